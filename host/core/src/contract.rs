@@ -1,0 +1,155 @@
+//! What an operator declares of itself: inputs, outputs, states with kind, version, type and TTL.
+//!
+//! Owns the descriptors as stored in a checkpoint's manifest. Does not own the WIT types they are made from.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::StateName;
+
+/// An operator's declaration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct OperatorContract {
+    /// The operator's own name (not its uid in a pipeline).
+    pub name: String,
+    /// The operator's own version.
+    pub version: String,
+    /// JSON Schema of the key, where the operator decodes it.
+    pub key_type: Option<String>,
+    /// The inputs, by index.
+    pub inputs: Vec<Port>,
+    /// The outputs, by index.
+    pub outputs: Vec<Port>,
+    /// The configuration keys it reads.
+    pub config: Vec<ConfigKey>,
+    /// The states, by index.
+    pub states: Vec<StateContract>,
+    /// Whether it lists a key's timers.
+    pub lists_timers: bool,
+}
+
+/// An input or output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Port {
+    /// By which the pipeline names it.
+    pub name: String,
+    /// An input that every subtask gets whole.
+    pub broadcast: bool,
+    /// Whether headers cross.
+    pub headers: bool,
+}
+
+/// A configuration key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ConfigKey {
+    /// The key in the pipeline's `config` table.
+    pub name: String,
+    /// Whether a pipeline without it is refused.
+    pub required: bool,
+    /// What it does.
+    pub doc: String,
+}
+
+/// The shape of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateKind {
+    /// One value a key.
+    Value,
+    /// Values in order of append, a key.
+    List,
+    /// Entries by map key, a key.
+    Map,
+    /// Entries that every subtask has alike.
+    Broadcast,
+    /// A subtask's own, redistributed by even split.
+    OperatorSplit,
+    /// A subtask's own, given whole to each on restore.
+    OperatorUnion,
+}
+
+/// How values are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Codec {
+    /// Deterministic CBOR (RFC 8949, 4.2).
+    Cbor,
+    /// The operator's own bytes.
+    Bytes,
+}
+
+/// What renews an entry's time to live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refresh {
+    /// Writes.
+    Write,
+    /// Reads and writes.
+    ReadAndWrite,
+}
+
+/// By which time something counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimeDomain {
+    /// The records' time.
+    Event,
+    /// The clock's.
+    Processing,
+}
+
+/// Whether an expired entry may still be read until it is cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Visibility {
+    /// Never.
+    Strict,
+    /// Until it is cleaned.
+    Relaxed,
+}
+
+/// Time to live of a state's entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Ttl {
+    /// How long, in milliseconds.
+    pub milliseconds: u64,
+    /// What renews it.
+    pub refresh: Refresh,
+    /// By which time.
+    pub domain: TimeDomain,
+    /// Whether expired entries may be read.
+    pub visibility: Visibility,
+    /// The output that expired entries go to.
+    pub expired_output: Option<u16>,
+}
+
+/// A state's declaration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct StateContract {
+    /// By which it is found.
+    pub name: StateName,
+    /// Its shape.
+    pub kind: StateKind,
+    /// The schema version of what is written now.
+    pub version: u32,
+    /// How values are written.
+    pub codec: Codec,
+    /// JSON Schema of the value.
+    pub value_type: String,
+    /// JSON Schema of the map key.
+    pub map_key_type: Option<String>,
+    /// Whether values are fetched on demand and do not ride along.
+    pub lazy: bool,
+    /// The inputs it rides along with; of none named, all.
+    pub rides_with: Vec<u16>,
+    /// Time to live.
+    pub ttl: Option<Ttl>,
+    /// Names it had.
+    pub renamed_from: Vec<StateName>,
+    /// Schema versions that `migrate` takes.
+    pub migrates_from: Vec<u32>,
+}

@@ -1,0 +1,13 @@
+//! wasmill's decisions as pure code: no async, no I/O, no clock, no heavy library.
+//!
+//! Time comes in as an argument, results go out as values that say what to do next. `wasmill-runtime` acts on them.
+
+pub mod contract;
+pub mod element;
+pub mod fault;
+pub mod graph;
+pub mod id;
+pub mod key_group;
+pub mod record;
+pub mod time;
+pub mod watermark;

@@ -1,0 +1,87 @@
+//! Points in time: event time and processing time, in milliseconds since 1970 UTC.
+//!
+//! Owns the range of times and that arithmetic saturates. Does not read a clock: time comes in as an argument.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A time in milliseconds since 1970 UTC, within ±(2^53−1): JavaScript's numbers are exact no further.
+///
+/// Negative times are ordinary. Arithmetic saturates at [`Timestamp::MIN`] and [`Timestamp::MAX`].
+///
+/// ```
+/// use std::time::Duration;
+/// use wasmill_core::time::Timestamp;
+/// assert_eq!(Timestamp::from_millis(-5).minus(Duration::from_millis(1)).as_millis(), -6);
+/// assert_eq!(Timestamp::MAX.plus(Duration::MAX), Timestamp::MAX);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// Before every record: the watermark at the start.
+    pub const MIN: Self = Self(-((1 << 53) - 1));
+    /// The end of time: the watermark at end of input.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// The time, clamped to the range.
+    #[must_use]
+    pub const fn from_millis(millis: i64) -> Self {
+        if millis < Self::MIN.0 {
+            Self::MIN
+        } else if millis > Self::MAX.0 {
+            Self::MAX
+        } else {
+            Self(millis)
+        }
+    }
+
+    /// Milliseconds since 1970 UTC.
+    #[must_use]
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    /// Later by `by`, saturating.
+    #[must_use]
+    pub fn plus(self, by: Duration) -> Self {
+        Self::from_millis(self.0.saturating_add(whole_millis(by)))
+    }
+
+    /// Earlier by `by`, saturating.
+    #[must_use]
+    pub fn minus(self, by: Duration) -> Self {
+        Self::from_millis(self.0.saturating_sub(whole_millis(by)))
+    }
+}
+
+fn whole_millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        i64::deserialize(deserializer).map(Self::from_millis)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_arithmetic_on_time_overflows() {
+        assert_eq!(Timestamp::from_millis(i64::MIN), Timestamp::MIN);
+        assert_eq!(Timestamp::from_millis(i64::MAX), Timestamp::MAX);
+        assert_eq!(Timestamp::MIN.minus(Duration::MAX), Timestamp::MIN);
+        assert_eq!(Timestamp::MIN.plus(Duration::MAX), Timestamp::MAX);
+    }
+}

@@ -1,0 +1,7 @@
+//! wasmill's acting half: reads, calls guests, keeps state, takes checkpoints, as `wasmill-core` decides.
+//!
+//! Each heavy library is imported by exactly one module; layers and arrows: docs/architecture.md.
+
+pub mod clock;
+pub mod sink;
+pub mod source;
