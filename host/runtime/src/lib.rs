@@ -3,5 +3,6 @@
 //! Each heavy library is imported by exactly one module; layers and arrows: docs/architecture.md.
 
 pub mod clock;
+pub mod config;
 pub mod sink;
 pub mod source;

@@ -1,0 +1,5 @@
+//! The pipeline file: what a user declares, read and checked before anything runs.
+//!
+//! Owns the file's keys, their defaults, limits and documentation. Does not own what connectors and components do with them.
+
+pub mod unit;
