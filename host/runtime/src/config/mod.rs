@@ -2,4 +2,6 @@
 //!
 //! Owns the file's keys, their defaults, limits and documentation. Does not own what connectors and components do with them.
 
+pub mod sink;
+pub mod source;
 pub mod unit;

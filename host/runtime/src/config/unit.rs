@@ -261,7 +261,7 @@ macro_rules! text_form {
 
                     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
                         text.parse().map_err(|error| match error {
-                            Error::Malformed { text, .. } => E::invalid_value(Unexpected::Str(text), &self),
+                            Error::Malformed { .. } => E::invalid_value(Unexpected::Str(text), &self),
                             other => E::custom(other),
                         })
                     }
