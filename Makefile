@@ -1,0 +1,58 @@
+# wasmill's few commands. Each says what it needs, does it, and is quick the second time.
+#
+# All Rust is built with one profile and one set of packages (scripts/env), so that nothing heavy is built twice.
+# `--bins --examples` stands for "what runs, with the features the tests have": with the binaries alone cargo would
+# choose other features and build half the dependencies again for the tests.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+KILLS ?= 30
+ENV := . scripts/env;
+
+.PHONY: help setup build guests lint test demo kill-test bench-count clean
+
+help: ## Show this list
+	@printf 'wasmill: stateful stream operators as WebAssembly components\n\n'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+	@printf '\nArtefacts go to $$CARGO_TARGET_DIR, or ./target; with CI set, to ~/.cache/wasmill/target.\n'
+
+setup: ## Make this machine ready: compiler, libclang, the wasm32 target
+	@scripts/setup
+
+build: setup ## Build the host
+	@$(ENV) say "building the host (15 minutes the first time on two cores; after that only what changed)"; \
+	cargo build "$${wasmill_packages[@]}" --lib --bins --examples
+
+guests: setup ## Build the examples' operators to WebAssembly
+	@scripts/guests
+
+lint: ## Check formatting, clippy and, where installed, cargo-deny
+	@scripts/setup lint
+	@cargo fmt --all --check
+	@$(ENV) say "clippy"; cargo clippy "$${wasmill_packages[@]}" --all-targets -- -D warnings
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --offline check bans licenses sources; \
+	else echo "cargo-deny is not installed: licences not checked (CONTRIBUTING.md says how)"; fi
+
+test: ## Build all and run every test
+	@scripts/setup python
+	@$(MAKE) build guests
+	@$(ENV) say "tests"; cargo test "$${wasmill_packages[@]}"
+
+demo: ## Fetch 336,776 flights, stream them, kill the job half-way, compare
+	@scripts/setup fetch
+	@$(MAKE) build guests
+	@examples/flights/fetch.py
+	@$(ENV) examples/flights/demo.py --wasmill "$$CARGO_TARGET_DIR/release/wasmill"
+
+kill-test: build guests ## Kill a running job KILLS=30 times at parallelism 1, 2 and 4 and compare its output
+	@$(ENV) WASMILL_KILLS=$(KILLS) cargo test "$${wasmill_packages[@]}" --test kill -- --nocapture
+
+bench-count: build guests ## Measure a keyed count: nanoseconds a record, in WebAssembly and native
+	@$(ENV) "$$CARGO_TARGET_DIR/release/bench-count"
+
+clean: ## Remove what runs and builds left in the clone (not the heavy artefacts of CI's cache)
+	@$(ENV) if [ "$$CARGO_TARGET_DIR" = "$$PWD/target" ]; then rm -rf target; fi
+	@rm -rf examples/*/run examples/*/data examples/*/*.wasm
