@@ -1,0 +1,1 @@
+//! What end-to-end tests stand on.
