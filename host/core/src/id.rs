@@ -173,7 +173,7 @@ mod tests {
             assert!(OperatorUid::new(bad).is_err(), "{bad:?}");
         }
         for good in ["a", "per-aircraft", "Ops_1.v2", &"x".repeat(64)] {
-            assert_eq!(OperatorUid::new(good).unwrap().as_str(), *good);
+            assert_eq!(OperatorUid::new(good).unwrap().as_str(), good);
         }
     }
 }

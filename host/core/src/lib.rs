@@ -2,7 +2,11 @@
 //!
 //! Time comes in as an argument, results go out as values that say what to do next. `wasmill-runtime` acts on them.
 
+pub mod align;
+pub mod checkpoint;
+pub mod commit;
 pub mod contract;
+pub mod digest;
 pub mod element;
 pub mod fault;
 pub mod graph;
