@@ -1,0 +1,240 @@
+//! `#[derive(Operator)]` for wasmill-guest.
+//!
+//! Owns the code that turns a struct into a declaration: each field of type `Value` (or marked `#[state]`) is a state, each
+//! marked `#[config]` a configuration key, every other begins with its default. Does not own what the code calls.
+
+mod attributes;
+
+use proc_macro::TokenStream;
+use proc_macro2::TokenStream as Tokens;
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Error, Field, Fields, Ident, LitStr, Result, Type};
+
+use attributes::{ConfigAttribute, OperatorAttribute, PortAttribute, StateAttribute, check_name, doc, kebab};
+
+/// Makes an operator of a struct.
+///
+/// On the struct, `#[operator(..)]` with, all optional:
+///
+/// - `name = ".."`: the operator's own name; the struct's in kebab-case else,
+/// - `version = ".."`: the crate's else,
+/// - `key = T`: the type of its key; left out where it does not decode it,
+/// - `input("..", headers, broadcast)`, once for each: one named `in` else,
+/// - `output("..", headers)`, once for each: one named `out` else. The first is where `ctx.emit` goes.
+///
+/// On a field of type `Value`, `#[state(..)]` with, all optional: `name = ".."` (the field's in kebab-case else),
+/// `version = N` (the schema version, 1 else), `lazy` (fetched on demand and not with every batch), `rides_with("input")`
+/// (only the batches of these inputs bring it), `renamed_from("..")`.
+///
+/// On another field, `#[config]` or `#[config(name = "..", default = expression)]`: the key of that name (the field's in
+/// kebab-case else) in the pipeline's `config`; required unless it has a default or is an `Option`. The doc comment is what
+/// `wasmill inspect` shows.
+#[proc_macro_derive(Operator, attributes(operator, state, config))]
+pub fn derive_operator(input: TokenStream) -> TokenStream {
+    let input = syn::parse_macro_input!(input as DeriveInput);
+    expand(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// A field and the part it plays.
+struct Part<'a> {
+    ident: &'a Ident,
+    ty: &'a Type,
+    role: Role,
+}
+
+enum Role {
+    State { name: String, attribute: StateAttribute },
+    Config { name: String, attribute: ConfigAttribute, doc: String },
+    Scratch,
+}
+
+fn expand(input: &DeriveInput) -> Result<Tokens> {
+    let attribute = OperatorAttribute::parse(&input.attrs)?;
+    let parts = parts(input)?;
+    let ident = &input.ident;
+    let describe = describe(ident, &attribute, &parts)?;
+    let outputs = ports(&attribute.outputs, "out");
+    let build = build(&parts);
+    let states = parts.iter().filter_map(|part| match part.role {
+        Role::State { .. } => Some(part.ident),
+        Role::Config { .. } | Role::Scratch => None,
+    });
+    let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
+    Ok(quote! {
+        #[automatically_derived]
+        impl #impl_generics ::wasmill_guest::Operator for #ident #type_generics #where_clause {
+            const OUTPUTS: &'static [::wasmill_guest::Port] = &[#outputs];
+
+            #describe
+
+            #build
+
+            fn each_state(&mut self, visit: &mut dyn ::core::ops::FnMut(&mut dyn ::wasmill_guest::state::State)) {
+                #(visit(&mut self.#states);)*
+                let _ = visit;
+            }
+        }
+    })
+}
+
+fn parts(input: &DeriveInput) -> Result<Vec<Part<'_>>> {
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new(input.ident.span(), "an operator is a struct"));
+    };
+    let parts: Vec<Part<'_>> = match &data.fields {
+        Fields::Named(fields) => {
+            fields.named.iter().filter_map(|field| part(field).transpose()).collect::<Result<_>>()?
+        }
+        Fields::Unit => Vec::new(),
+        Fields::Unnamed(fields) => return Err(Error::new(fields.span(), "an operator's fields have names")),
+    };
+    let mut seen: Vec<(&str, bool)> = Vec::new();
+    for part in &parts {
+        let (name, state) = match &part.role {
+            Role::State { name, .. } => (name.as_str(), true),
+            Role::Config { name, .. } => (name.as_str(), false),
+            Role::Scratch => continue,
+        };
+        if seen.contains(&(name, state)) {
+            let what = if state { "a state" } else { "a configuration key" };
+            return Err(Error::new(part.ident.span(), format!("there is already {what} `{name}`")));
+        }
+        seen.push((name, state));
+    }
+    Ok(parts)
+}
+
+fn part(field: &Field) -> Result<Option<Part<'_>>> {
+    let Some(ident) = &field.ident else { return Ok(None) };
+    let named = |literal: &Option<LitStr>| match literal {
+        Some(literal) => literal.value(),
+        None => kebab(&ident.to_string()),
+    };
+    let role = match (StateAttribute::parse(&field.attrs)?, ConfigAttribute::parse(&field.attrs)?) {
+        (Some(_), Some(_)) => return Err(Error::new(ident.span(), "a field is state or configuration, not both")),
+        (None, Some(attribute)) => Role::Config { name: named(&attribute.name), attribute, doc: doc(&field.attrs) },
+        (None, None) if last_segment(&field.ty).is_none_or(|last| last != "Value") => Role::Scratch,
+        (attribute, None) => {
+            let attribute = attribute.unwrap_or_default();
+            let name = named(&attribute.name);
+            check_name(&name, ident.span())?;
+            Role::State { name, attribute }
+        }
+    };
+    Ok(Some(Part { ident, ty: &field.ty, role }))
+}
+
+fn describe(ident: &Ident, attribute: &OperatorAttribute, parts: &[Part<'_>]) -> Result<Tokens> {
+    let name = attribute.name.as_ref().map_or_else(|| kebab(&ident.to_string()), LitStr::value);
+    check_name(&name, ident.span())?;
+    let version = match &attribute.version {
+        Some(version) => quote!(#version),
+        None => quote!(::core::env!("CARGO_PKG_VERSION")),
+    };
+    let key = match &attribute.key {
+        Some(key) => quote_spanned! {key.span()=>
+            ::core::option::Option::Some(::std::string::String::from(<#key as ::wasmill_guest::key::Key>::schema()))
+        },
+        None => quote!(::core::option::Option::None),
+    };
+    let inputs = ports(&attribute.inputs, "in");
+    let mut config = Vec::new();
+    let mut states = Vec::new();
+    for part in parts {
+        match &part.role {
+            Role::State { name, attribute: state } => states.push(state_descriptor(part.ty, name, state, attribute)?),
+            Role::Config { name, attribute, doc } => {
+                let required = attribute.default.is_none() && !is_option(part.ty);
+                config.push(quote!(::wasmill_guest::describe::config_key(#name, #required, #doc)));
+            }
+            Role::Scratch => {}
+        }
+    }
+    Ok(quote! {
+        fn describe() -> ::wasmill_guest::types::Descriptor {
+            ::wasmill_guest::types::Descriptor {
+                name: ::std::string::String::from(#name),
+                version: ::std::string::String::from(#version),
+                key_type: #key,
+                inputs: ::wasmill_guest::describe::ports(&[#inputs]),
+                outputs: ::wasmill_guest::describe::ports(<Self as ::wasmill_guest::Operator>::OUTPUTS),
+                config: ::std::vec![#(#config),*],
+                states: ::std::vec![#(#states),*],
+                lists_timers: false,
+            }
+        }
+    })
+}
+
+fn state_descriptor(ty: &Type, name: &str, state: &StateAttribute, operator: &OperatorAttribute) -> Result<Tokens> {
+    let version = state.version.as_ref().map_or_else(|| quote!(1), |version| quote!(#version));
+    let (lazy, renamed_from) = (state.lazy, &state.renamed_from);
+    let mut rides_with = Vec::new();
+    for name in &state.rides_with {
+        match operator.inputs.iter().position(|port| port.name.value() == name.value()) {
+            Some(index) => rides_with.push(index as u16),
+            None => return Err(Error::new(name.span(), "the operator declares no such input")),
+        }
+    }
+    Ok(quote_spanned! {ty.span()=>
+        <#ty as ::wasmill_guest::state::State>::describe(::wasmill_guest::state::Declaration {
+            name: #name,
+            version: #version,
+            lazy: #lazy,
+            rides_with: &[#(#rides_with),*],
+            renamed_from: &[#(#renamed_from),*],
+        })
+    })
+}
+
+fn build(parts: &[Part<'_>]) -> Tokens {
+    let mut index: u16 = 0;
+    let fields = parts.iter().map(|Part { ident, ty, role }| match role {
+        Role::State { name, .. } => {
+            let open = quote!(<#ty as ::wasmill_guest::state::State>::open(#index, #name));
+            index += 1;
+            quote!(#ident: #open)
+        }
+        Role::Config { name, attribute, .. } => {
+            let value = match &attribute.default {
+                Some(default) => quote!(config.optional::<#ty>(#name)?.unwrap_or_else(|| #default)),
+                None if is_option(ty) => quote!(config.optional::<#ty>(#name)?.unwrap_or_default()),
+                None => quote!(config.required::<#ty>(#name)?),
+            };
+            quote!(#ident: #value)
+        }
+        Role::Scratch => quote!(#ident: ::core::default::Default::default()),
+    });
+    let fields: Vec<Tokens> = fields.collect();
+    quote! {
+        fn build(
+            config: &mut ::wasmill_guest::config::Reader,
+        ) -> ::core::result::Result<Self, ::wasmill_guest::config::Error> {
+            let _ = &config;
+            ::core::result::Result::Ok(Self { #(#fields),* })
+        }
+    }
+}
+
+/// The ports, or one of this name where none is declared.
+fn ports(ports: &[PortAttribute], default: &str) -> Tokens {
+    if ports.is_empty() {
+        return quote!(::wasmill_guest::Port { name: #default, broadcast: false, headers: false });
+    }
+    let ports = ports.iter().map(|PortAttribute { name, headers, broadcast }| {
+        quote!(::wasmill_guest::Port { name: #name, broadcast: #broadcast, headers: #headers })
+    });
+    quote!(#(#ports),*)
+}
+
+fn is_option(ty: &Type) -> bool {
+    last_segment(ty).is_some_and(|last| last == "Option")
+}
+
+fn last_segment(ty: &Type) -> Option<&Ident> {
+    match ty {
+        Type::Path(path) => path.path.segments.last().map(|segment| &segment.ident),
+        _ => None,
+    }
+}
