@@ -56,13 +56,17 @@ def expected(table):
     return records, counted
 
 
+def parts(place):
+    """A sink's finished files: what is hidden is not finished."""
+    for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(place).parts):
+            yield file
+
+
 def output(places):
-    """The records in a sink's files, hidden (unfinished) ones left out, each with the file it stands in."""
+    """The records in a sink's files, each with the file it stands in."""
     for place in map(pathlib.Path, places):
-        files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
-        for file in files:
-            if any(part.startswith(".") for part in file.relative_to(place).parts):
-                continue
+        for file in parts(place):
             for line in file.read_text(encoding="utf-8").splitlines():
                 yield file, json.loads(line)
 

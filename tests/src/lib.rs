@@ -1,1 +1,93 @@
-//! What end-to-end tests stand on.
+//! What end-to-end tests stand on: the built `wasmill`, the guests, a job in a folder of its own, its output.
+//!
+//! Owns building what is tested, starting and stopping processes within a deadline, and reading a sink's files. Does not own
+//! any expectation: those stand in the tests. Everything here panics with the reason where a test cannot go on.
+
+mod job;
+mod output;
+
+pub use job::{Finished, Job, Pipeline, Running};
+pub use output::Output;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The workspace and what was built of it.
+#[derive(Debug)]
+pub struct Harness {
+    root: PathBuf,
+    target: PathBuf,
+    profile: String,
+}
+
+impl Harness {
+    /// The one harness of this process. The first call brings `wasmill` and the guests up to date; concurrent test processes
+    /// wait for one another on cargo's own lock.
+    ///
+    /// # Panics
+    /// Where something does not build; the compiler's words are in the message.
+    pub fn get() -> &'static Self {
+        static HARNESS: OnceLock<Harness> = OnceLock::new();
+        HARNESS.get_or_init(|| {
+            let harness = Self::locate();
+            harness.build();
+            harness
+        })
+    }
+
+    /// The workspace's folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The command.
+    #[must_use]
+    pub fn wasmill(&self) -> PathBuf {
+        self.target.join(&self.profile).join("wasmill")
+    }
+
+    /// Another binary of the workspace.
+    #[must_use]
+    pub fn binary(&self, name: &str) -> PathBuf {
+        self.target.join(&self.profile).join(name)
+    }
+
+    /// A guest by its library's name, such as `per_aircraft`.
+    ///
+    /// # Panics
+    /// Where no guest of that name was built.
+    #[must_use]
+    pub fn guest(&self, name: &str) -> PathBuf {
+        let path = self.target.join("wasm32-unknown-unknown/release").join(format!("{name}.wasm"));
+        assert!(path.exists(), "no guest {name}: {} does not exist", path.display());
+        path
+    }
+
+    /// A test binary lies in `TARGET/PROFILE/deps`.
+    fn locate() -> Self {
+        let binary = std::env::current_exe().expect("the test binary has a path");
+        let folder = binary.ancestors().nth(2).expect("the test binary lies in the target folder");
+        let profile = folder.file_name().expect("the profile's folder has a name").to_string_lossy().into_owned();
+        let target = folder.parent().expect("the profile's folder lies in the target folder").to_owned();
+        let root =
+            Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned();
+        Self { root, target, profile }
+    }
+
+    /// With the Makefile's set of packages, so that cargo finds what `make build` left and compiles nothing heavy again.
+    fn build(&self) {
+        let mut host = Command::new(env!("CARGO"));
+        host.args(["build", "--locked", "--workspace", "--lib", "--bins", "--examples"]);
+        host.args(if self.profile == "debug" { &[][..] } else { &["--release"][..] });
+        self.finish(&mut host);
+        self.finish(&mut Command::new(self.root.join("scripts/guests")));
+    }
+
+    fn finish(&self, command: &mut Command) {
+        let command = command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        let ran = command.output().unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+        assert!(ran.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&ran.stderr));
+    }
+}
