@@ -1,10 +1,17 @@
 //! What an operator declares of itself: inputs, outputs, states with kind, version, type and TTL.
 //!
-//! Owns the descriptors as stored in a checkpoint's manifest. Does not own the WIT types they are made from.
+//! Owns the descriptors as stored in a checkpoint's manifest, and the rules that a declaration and a configuration keep.
+//! Does not own the WIT types they are made from.
+
+mod check;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::check::{ConfigError, Error, MAX_DECLARED, MAX_TEXT_BYTES, MAX_TYPE_BYTES};
 use crate::id::StateName;
+
+/// Where `rides-with` names this instead of an input, the state rides along when timers fire.
+pub const RIDES_WITH_TIMERS: u16 = u16::MAX;
 
 /// An operator's declaration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,7 +151,7 @@ pub struct StateContract {
     pub map_key_type: Option<String>,
     /// Whether values are fetched on demand and do not ride along.
     pub lazy: bool,
-    /// The inputs it rides along with; of none named, all.
+    /// The inputs it rides along with, and [`RIDES_WITH_TIMERS`] for timers; of none named, all of them.
     pub rides_with: Vec<u16>,
     /// Time to live.
     pub ttl: Option<Ttl>,
@@ -152,4 +159,22 @@ pub struct StateContract {
     pub renamed_from: Vec<StateName>,
     /// Schema versions that `migrate` takes.
     pub migrates_from: Vec<u32>,
+}
+
+impl StateContract {
+    /// Whether its values come with a batch of `input`.
+    #[must_use]
+    pub fn rides_with_input(&self, input: u16) -> bool {
+        self.is_eager() && (self.rides_with.is_empty() || self.rides_with.contains(&input))
+    }
+
+    /// Whether its values come with timers that fire.
+    #[must_use]
+    pub fn rides_with_timers(&self) -> bool {
+        self.rides_with_input(RIDES_WITH_TIMERS)
+    }
+
+    fn is_eager(&self) -> bool {
+        self.kind == StateKind::Value && !self.lazy
+    }
 }

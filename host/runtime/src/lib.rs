@@ -4,5 +4,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod guest;
 pub mod sink;
 pub mod source;
+pub mod spawn;

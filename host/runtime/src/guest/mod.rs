@@ -1,0 +1,150 @@
+//! Operators as WebAssembly components: loads them, calls them, holds them to their limits.
+//!
+//! The sole importer of wasmtime and wit-component. Owns the seam ([`GuestFactory`], [`Guest`], [`StateAccess`]) against which
+//! a subtask is written. Does not own state, channels, the policy for a failed call, or the pieces into which a failed batch is
+//! split: those are the subtask's.
+//!
+//! A component goes `bytes -> [load] -> Component -> instantiate -> Guest -> process / fire -> Effects` (checked by
+//! [`effects`]). Any failed call leaves the instance dead; a new one costs 0.01 to 0.7 ms.
+
+mod bindings;
+mod compile_cache;
+pub mod contract;
+mod describe;
+mod diagnostics;
+pub mod effects;
+mod engine;
+mod imports;
+mod instance;
+pub mod limits;
+mod load;
+pub mod packed;
+mod parse;
+mod trap;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+pub use wasmill_core::contract::ConfigError;
+use wasmill_core::contract::OperatorContract;
+use wasmill_core::fault::Fault;
+use wasmill_core::id::{Attempt, OperatorUid, Parallelism, SubtaskIndex};
+use wasmill_core::record;
+
+pub use self::contract::WIT;
+use self::contract::{Batch, Eager, Effects, Firing, Now};
+pub use self::engine::{Engine, EngineOptions};
+pub use self::limits::Limits;
+pub use self::load::{Component, Error, Import};
+pub use self::trap::{CallError, Crash};
+
+/// Makes the instances of one operator: a component's, or in a bench the same operator compiled into the host.
+pub trait GuestFactory: Send + Sync {
+    /// What the operator declares.
+    fn contract(&self) -> &OperatorContract;
+
+    /// SHA-256 of the component's file, in hex.
+    fn digest(&self) -> &str;
+
+    /// Makes an instance and configures it.
+    ///
+    /// # Errors
+    /// As a call's: a trap, a limit, or a fault that `configure` answered with.
+    fn instantiate(&self, options: &InstanceOptions, state: SharedState) -> Result<Box<dyn Guest>, CallError>;
+}
+
+/// Where an instance stands and what it may use.
+#[derive(Debug, Clone)]
+pub struct InstanceOptions {
+    /// The operator's uid in the pipeline.
+    pub uid: OperatorUid,
+    /// Which subtask it is.
+    pub subtask: SubtaskIndex,
+    /// Of how many.
+    pub parallelism: Parallelism,
+    /// Of which attempt.
+    pub attempt: Attempt,
+    /// The pipeline's `config` table as a JSON object; checked by [`OperatorContract::check_config`] before.
+    pub config: String,
+    /// What the instance may use.
+    pub limits: Limits,
+}
+
+/// An instance of an operator. After any error it is dead, and every further call is [`CallError::Dead`].
+pub trait Guest: Send {
+    /// Processes a batch of `input`. The effects are checked against the batch, the declaration and the limits.
+    /// `eager` holds the values of each state that rides with the input, one entry a state.
+    ///
+    /// # Errors
+    /// See [`CallError`]; nothing of the call may then be applied.
+    fn process(&mut self, input: u16, now: Now, batch: &Batch, eager: &[Eager]) -> Result<Effects, CallError>;
+
+    /// Fires due timers. The effects are checked as those of [`Guest::process`].
+    ///
+    /// # Errors
+    /// See [`CallError`]; nothing of the call may then be applied.
+    fn fire(&mut self, now: Now, timers: &Firing, eager: &[Eager]) -> Result<Effects, CallError>;
+
+    /// Bytes of linear memory that the instance holds: past a mark of its own choice, the subtask renews the instance.
+    fn memory_bytes(&self) -> u64;
+}
+
+/// The state of one subtask as its guest sees it. It is locked for each import alone: whoever holds it must not be calling
+/// the guest.
+pub type SharedState = Arc<Mutex<dyn StateAccess>>;
+
+/// Answers a guest's state imports during a call. Before it is asked, the state is known to be declared, of a fitting kind and
+/// not riding along, the origin to be of the call, and a value to be within its limit.
+///
+/// `origin` is the record or timer of the current call on whose behalf the guest acts; it stands for its key.
+pub trait StateAccess: Send {
+    /// The value of the origin's key; `None` where there is none.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn value_get(&mut self, state: u16, origin: u32) -> Result<Option<Vec<u8>>, StateError>;
+
+    /// Replaces the value of the origin's key.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn value_set(&mut self, state: u16, origin: u32, value: Vec<u8>) -> Result<(), StateError>;
+
+    /// Removes the value of the origin's key.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn value_clear(&mut self, state: u16, origin: u32) -> Result<(), StateError>;
+
+    /// The values of many origins' keys, one an origin.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn value_get_many(&mut self, state: u16, origins: &[u32]) -> Result<record::OptionalColumn, StateError> {
+        let mut values = record::OptionalColumn::default();
+        for &origin in origins {
+            values.push(self.value_get(state, origin)?.as_deref());
+        }
+        Ok(values)
+    }
+
+    /// A mark to roll back to, of this call.
+    fn mark(&mut self) -> u32;
+
+    /// Undoes what this call wrote through the imports since the mark.
+    ///
+    /// # Errors
+    /// A mark that was not given in this call, or that was rolled back before.
+    fn rollback(&mut self, mark: u32) -> Result<(), StateError>;
+}
+
+/// Why a state import failed; it ends the call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// The guest asked for what it may not have: it traps with this message.
+    #[error("{0}")]
+    Misuse(String),
+    /// The host could not answer: [`CallError::Host`], not the guest's fault.
+    #[error("{0}")]
+    Failed(Fault),
+}
