@@ -8,3 +8,4 @@ pub mod guest;
 pub mod sink;
 pub mod source;
 pub mod spawn;
+pub mod telemetry;

@@ -1,0 +1,196 @@
+//! The job's state for people: phase, attempt, meters, last checkpoint, last restore.
+//!
+//! Owns what the job tells of itself; whoever shows it takes a [`Snapshot`]. Does not own how it is shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use wasmill_core::id::{Attempt, CheckpointId, JobId};
+use wasmill_core::time::Timestamp;
+
+use super::meter::{Reading, SubtaskMeter};
+
+/// What a job is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Claiming its attempt, restoring.
+    Starting,
+    /// Records flow.
+    Running,
+    /// Waiting to start again after a failure.
+    Restarting,
+    /// Taking its last checkpoint.
+    Stopping,
+    /// Over.
+    Ended,
+}
+
+/// A checkpoint that completed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CheckpointReport {
+    /// Its number.
+    pub checkpoint: CheckpointId,
+    /// When it was decided.
+    pub decided: Timestamp,
+    /// From trigger to decision.
+    pub total: Duration,
+    /// The longest pause of a record path.
+    pub pause: Duration,
+    /// The longest alignment.
+    pub alignment: Duration,
+    /// The longest writing of a frozen layer.
+    pub write: Duration,
+    /// The longest local cut.
+    pub cut: Duration,
+    /// The longest upload.
+    pub upload: Duration,
+    /// Bytes uploaded.
+    pub bytes_new: u64,
+    /// Bytes that earlier checkpoints had uploaded.
+    pub bytes_referenced: u64,
+    /// `total` over the interval: at 1 the job can no longer keep its promise.
+    pub share_of_interval: f64,
+}
+
+/// What a restore took.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RestoreReport {
+    /// The checkpoint restored; `None`: begun with nothing.
+    pub checkpoint: Option<CheckpointId>,
+    /// Downloading.
+    pub download: Duration,
+    /// Opening the state.
+    pub open: Duration,
+    /// From the start of the attempt until records flowed.
+    pub total: Duration,
+    /// Bytes downloaded.
+    pub bytes: u64,
+}
+
+/// The job's state for people. A cheap clone writes on the same board.
+#[derive(Debug, Clone)]
+pub struct StatusBoard(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    job: JobId,
+    phase: Phase,
+    attempt: Attempt,
+    started: Timestamp,
+    restarts: u64,
+    completed: u64,
+    failed: u64,
+    meters: Vec<Arc<SubtaskMeter>>,
+    checkpoint: Option<CheckpointReport>,
+    restore: Option<RestoreReport>,
+    failure: Option<String>,
+}
+
+/// The board at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// The job.
+    pub job: JobId,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Its attempt.
+    pub attempt: Attempt,
+    /// When the attempt began.
+    pub started: Timestamp,
+    /// Restarts since the process began.
+    pub restarts: u64,
+    /// Checkpoints that completed since the process began.
+    pub completed: u64,
+    /// Checkpoints that were given up since the process began.
+    pub failed: u64,
+    /// The subtasks' counters.
+    pub subtasks: Vec<Reading>,
+    /// The last checkpoint that completed.
+    pub checkpoint: Option<CheckpointReport>,
+    /// The last restore.
+    pub restore: Option<RestoreReport>,
+    /// The last failure.
+    pub failure: Option<String>,
+}
+
+impl StatusBoard {
+    /// For a job that starts.
+    #[must_use]
+    pub fn new(job: JobId, now: Timestamp) -> Self {
+        Self(Arc::new(Mutex::new(Inner {
+            job,
+            phase: Phase::Starting,
+            attempt: Attempt(0),
+            started: now,
+            restarts: 0,
+            completed: 0,
+            failed: 0,
+            meters: Vec::new(),
+            checkpoint: None,
+            restore: None,
+            failure: None,
+        })))
+    }
+
+    /// The job's phase changed.
+    pub fn phase(&self, phase: Phase) {
+        self.0.lock().phase = phase;
+    }
+
+    /// An attempt began, with these subtasks.
+    pub fn attempt(&self, attempt: Attempt, now: Timestamp, meters: Vec<Arc<SubtaskMeter>>) {
+        let mut inner = self.0.lock();
+        inner.attempt = attempt;
+        inner.started = now;
+        inner.meters = meters;
+    }
+
+    /// An attempt failed and another will follow.
+    pub fn restarting(&self, failure: String) {
+        let mut inner = self.0.lock();
+        inner.restarts += 1;
+        inner.failure = Some(failure);
+        inner.phase = Phase::Restarting;
+    }
+
+    /// A checkpoint was decided.
+    pub fn checkpoint_completed(&self, report: CheckpointReport) {
+        let mut inner = self.0.lock();
+        inner.completed += 1;
+        inner.checkpoint = Some(report);
+    }
+
+    /// A checkpoint was given up.
+    pub fn checkpoint_failed(&self) {
+        self.0.lock().failed += 1;
+    }
+
+    /// An attempt restored its state.
+    pub fn restored(&self, report: RestoreReport) {
+        self.0.lock().restore = Some(report);
+    }
+
+    /// The board now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let inner = self.0.lock();
+        Snapshot {
+            job: inner.job.clone(),
+            phase: inner.phase,
+            attempt: inner.attempt,
+            started: inner.started,
+            restarts: inner.restarts,
+            completed: inner.completed,
+            failed: inner.failed,
+            subtasks: inner.meters.iter().map(|meter| meter.read()).collect(),
+            checkpoint: inner.checkpoint.clone(),
+            restore: inner.restore.clone(),
+            failure: inner.failure.clone(),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The counters of one subtask: a few atomic additions a batch on the record path.
+//!
+//! Owns what a subtask counts. Does not own names of metrics nor how status is shown; both read a meter's [`Reading`].
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use wasmill_core::graph::NodeKind;
+use wasmill_core::id::{StateName, SubtaskId};
+use wasmill_core::time::Timestamp;
+
+/// Why records were left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DropReason {
+    /// A source could not decode them.
+    Undecodable,
+    /// A keyed edge found no key in them.
+    MissingKey,
+    /// The guest rejected them.
+    Rejected,
+}
+
+impl DropReason {
+    /// All reasons.
+    pub const ALL: [Self; 3] = [Self::Undecodable, Self::MissingKey, Self::Rejected];
+
+    /// As a label.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Undecodable => "undecodable",
+            Self::MissingKey => "missing-key",
+            Self::Rejected => "rejected",
+        }
+    }
+}
+
+/// What a state holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct StateTally {
+    /// The state.
+    pub state: StateName,
+    /// Its entries.
+    pub entries: u64,
+    /// Bytes of its keys and values.
+    pub bytes: u64,
+}
+
+/// What the cache in front of a subtask's state did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheTally {
+    /// Look-ups that the cache answered.
+    pub hits: u64,
+    /// Look-ups that asked the backend.
+    pub misses: u64,
+    /// Bytes held.
+    pub bytes: u64,
+}
+
+/// The counters of one subtask, since its attempt began.
+#[derive(Debug)]
+pub struct SubtaskMeter {
+    id: SubtaskId,
+    kind: NodeKind,
+    records_in: AtomicU64,
+    records_out: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    calls: AtomicU64,
+    called_nanos: AtomicU64,
+    backpressured_nanos: AtomicU64,
+    idle_nanos: AtomicU64,
+    watermark: AtomicI64,
+    dropped: [AtomicU64; DropReason::ALL.len()],
+    states: Mutex<(Vec<StateTally>, CacheTally)>,
+}
+
+/// A subtask's counters at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// Who.
+    pub id: SubtaskId,
+    /// What it does.
+    pub kind: NodeKind,
+    /// Records taken in; of a source, read.
+    pub records_in: u64,
+    /// Records sent on.
+    pub records_out: u64,
+    /// Bytes of keys and values taken in.
+    pub bytes_in: u64,
+    /// Bytes of keys and values sent on.
+    pub bytes_out: u64,
+    /// Guest calls.
+    pub calls: u64,
+    /// Time in guest calls.
+    pub called: Duration,
+    /// Time waited for room in an output.
+    pub backpressured: Duration,
+    /// Time waited for input.
+    pub idle: Duration,
+    /// The watermark; `None` before the first.
+    pub watermark: Option<Timestamp>,
+    /// Records left out, by reason.
+    pub dropped: Vec<(DropReason, u64)>,
+    /// Entries and bytes of its states, as of the last barrier.
+    pub states: Vec<StateTally>,
+    /// The cache, as of the last barrier.
+    pub cache: CacheTally,
+}
+
+impl SubtaskMeter {
+    /// All at zero.
+    #[must_use]
+    pub fn new(id: SubtaskId, kind: NodeKind) -> Self {
+        Self {
+            id,
+            kind,
+            records_in: AtomicU64::new(0),
+            records_out: AtomicU64::new(0),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            called_nanos: AtomicU64::new(0),
+            backpressured_nanos: AtomicU64::new(0),
+            idle_nanos: AtomicU64::new(0),
+            watermark: AtomicI64::new(i64::MIN),
+            dropped: [const { AtomicU64::new(0) }; DropReason::ALL.len()],
+            states: Mutex::default(),
+        }
+    }
+
+    /// Records were taken in.
+    pub fn received(&self, records: u64, bytes: u64) {
+        self.records_in.fetch_add(records, Ordering::Relaxed);
+        self.bytes_in.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Records were sent on.
+    pub fn sent(&self, records: u64, bytes: u64) {
+        self.records_out.fetch_add(records, Ordering::Relaxed);
+        self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A guest call took this long.
+    pub fn called(&self, took: Duration) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        add(&self.called_nanos, took);
+    }
+
+    /// Waited this long for room in an output.
+    pub fn backpressured(&self, waited: Duration) {
+        add(&self.backpressured_nanos, waited);
+    }
+
+    /// Waited this long for input.
+    pub fn idled(&self, waited: Duration) {
+        add(&self.idle_nanos, waited);
+    }
+
+    /// The watermark became this.
+    pub fn watermark(&self, watermark: Timestamp) {
+        self.watermark.store(watermark.as_millis(), Ordering::Relaxed);
+    }
+
+    /// Records were left out.
+    pub fn dropped(&self, reason: DropReason, records: u64) {
+        if records > 0 {
+            self.dropped[reason as usize].fetch_add(records, Ordering::Relaxed);
+        }
+    }
+
+    /// What the states hold and the cache did.
+    pub fn holds(&self, states: Vec<StateTally>, cache: CacheTally) {
+        *self.states.lock() = (states, cache);
+    }
+
+    /// The counters now.
+    #[must_use]
+    pub fn read(&self) -> Reading {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let nanos = |counter: &AtomicU64| Duration::from_nanos(load(counter));
+        let (states, cache) = self.states.lock().clone();
+        let watermark = Some(self.watermark.load(Ordering::Relaxed)).filter(|&millis| millis != i64::MIN);
+        Reading {
+            id: self.id.clone(),
+            kind: self.kind,
+            records_in: load(&self.records_in),
+            records_out: load(&self.records_out),
+            bytes_in: load(&self.bytes_in),
+            bytes_out: load(&self.bytes_out),
+            calls: load(&self.calls),
+            called: nanos(&self.called_nanos),
+            backpressured: nanos(&self.backpressured_nanos),
+            idle: nanos(&self.idle_nanos),
+            watermark: watermark.map(Timestamp::from_millis),
+            dropped: DropReason::ALL.map(|reason| (reason, load(&self.dropped[reason as usize]))).to_vec(),
+            states,
+            cache,
+        }
+    }
+}
+
+fn add(counter: &AtomicU64, by: Duration) {
+    counter.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
