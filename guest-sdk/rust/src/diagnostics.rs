@@ -10,7 +10,7 @@ use std::fmt;
 pub use crate::bindings::wasmill::operator::diagnostics::Level;
 
 /// A receiver of log lines and metrics in a native run.
-pub trait Diagnostics: Send {
+pub trait Diagnostics {
     /// A log line.
     fn log(&mut self, level: Level, message: &str);
     /// Adds to a counter.

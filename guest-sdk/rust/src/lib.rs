@@ -43,6 +43,8 @@ mod operator;
 mod record;
 pub mod schema;
 pub mod state;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
 mod time;
 
 pub use context::{Context, Emit};
