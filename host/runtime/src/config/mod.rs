@@ -2,6 +2,24 @@
 //!
 //! Owns the file's keys, their defaults, limits and documentation. Does not own what connectors and components do with them.
 
+mod bind;
+mod check;
+mod de;
+mod document;
+mod error;
+pub mod input;
+mod node;
+pub mod operator;
+mod pipeline;
 pub mod sink;
 pub mod source;
+mod substitute;
+pub mod table;
 pub mod unit;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{Error, Place};
+pub use pipeline::{OperatorNode, Pipeline, SinkNode, SourceNode};
+pub use substitute::{Environment, Secret, Secrets};

@@ -7,6 +7,8 @@ use std::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::input::Inputs;
+
 /// A sink: where records go.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(tag = "connector", rename_all = "kebab-case")]
@@ -20,7 +22,7 @@ pub enum Sink {
 impl Sink {
     /// Where its records come from.
     #[must_use]
-    pub fn input(&self) -> &SinkInput {
+    pub fn input(&self) -> &Inputs {
         match self {
             Self::File(file) => &file.input,
             Self::Stdout(stdout) => &stdout.input,
@@ -37,24 +39,14 @@ impl Sink {
     }
 }
 
-/// Where a sink's records come from.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum SinkInput {
-    /// A node's uid, or `UID/OUTPUT` for another output than its first.
-    One(String),
-    /// Several of them.
-    Many(Vec<String>),
-}
-
 /// `connector = "file"`: writes part files into a folder. Sorted by name, a subtask's parts are in the order written.
 ///
 /// A part becomes visible whole, once the checkpoint that it belongs to is decided; until then it lies in `.pending` there.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct FileSink {
-    /// Where the records come from: a node's uid, `UID/OUTPUT` for another output than its first, or several of them.
-    pub input: SinkInput,
+    /// Where the records come from, in the [forms](#inputs) that operators have, but for `port`; several are merged.
+    pub input: Inputs,
     /// The folder; made where it is missing. Relative to the pipeline file. Several sinks may share it.
     pub path: String,
     /// How a record is written: `jsonl` (also `json`), `csv` or `raw`. Default: `jsonl`.
@@ -84,8 +76,8 @@ pub struct FileSink {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct StdoutSink {
-    /// Where the records come from: a node's uid, `UID/OUTPUT` for another output than its first, or several of them.
-    pub input: SinkInput,
+    /// Where the records come from, in the [forms](#inputs) that operators have, but for `port`; several are merged.
+    pub input: Inputs,
     /// How a record is written: `jsonl` (also `json`), `csv` or `raw`. Default: `jsonl`.
     #[serde(default)]
     pub format: SinkFormat,

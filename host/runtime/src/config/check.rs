@@ -1,0 +1,111 @@
+//! Limits that one key alone does not show: ranges, and keys that must go together.
+//!
+//! Owns the bounds of the values. Does not own the graph's rules.
+
+use std::time::Duration;
+
+use wasmill_core::graph::Exchange;
+use wasmill_core::id::Parallelism;
+use wasmill_core::key_group::MAX_KEY_GROUPS;
+
+use super::error::Error;
+use super::pipeline::Pipeline;
+use super::table::Listen;
+use super::unit::ByteSize;
+
+/// Fewest characters of a token: fewer can be tried out.
+const MIN_TOKEN: usize = 16;
+/// Longest record or value that a component may be allowed: columns of a batch end below 4 GiB.
+const MAX_RECORD: ByteSize = ByteSize::mib(1024);
+/// Longest key of the contract.
+const MAX_KEY: ByteSize = ByteSize::kib(64);
+/// Least memory for state: below it, RocksDB's own needs leave no cache.
+const MIN_STATE_MEMORY: ByteSize = ByteSize::mib(16);
+
+/// Checks what a table's types do not.
+pub(super) fn limits(pipeline: &Pipeline) -> Result<(), Error> {
+    let check = Check { pipeline };
+    let Pipeline { checkpoint, state, restart, .. } = pipeline;
+    check.that(checkpoint.interval.get() >= Duration::from_millis(1), &["checkpoint", "interval"], || {
+        "must be at least 1ms".to_owned()
+    })?;
+    check.that(checkpoint.timeout.get() >= Duration::from_millis(1), &["checkpoint", "timeout"], || {
+        "must be at least 1ms".to_owned()
+    })?;
+    check.that(state.memory >= MIN_STATE_MEMORY, &["state", "memory"], || {
+        format!("must be at least {MIN_STATE_MEMORY}")
+    })?;
+    check.that(restart.backoff_min <= restart.backoff_max, &["restart", "backoff-min"], || {
+        format!("must not be longer than backoff-max, which is {}", restart.backoff_max)
+    })?;
+    check.admin()?;
+    check.operators()?;
+    check.parallelism()
+}
+
+struct Check<'a> {
+    pipeline: &'a Pipeline,
+}
+
+impl Check<'_> {
+    fn that(&self, holds: bool, path: &[&str], message: impl FnOnce() -> String) -> Result<(), Error> {
+        if holds {
+            return Ok(());
+        }
+        Err(Error::Value { place: self.pipeline.place(path), key: path.join("."), message: message() })
+    }
+
+    fn admin(&self) -> Result<(), Error> {
+        let admin = &self.pipeline.admin;
+        let length = admin.token.as_ref().map(|token| token.reveal().chars().count());
+        self.that(length.is_none_or(|length| length >= MIN_TOKEN), &["admin", "token"], || {
+            format!("must have at least {MIN_TOKEN} characters")
+        })?;
+        let open = matches!(admin.listen, Listen::At(address) if !address.ip().is_loopback());
+        self.that(!open || admin.token.is_some(), &["admin", "listen"], || {
+            format!("{} can be reached from other machines: set `admin.token`, or listen on 127.0.0.1", admin.listen)
+        })
+    }
+
+    fn operators(&self) -> Result<(), Error> {
+        for operator in &self.pipeline.operators {
+            let path = |table, key| ["operator", operator.uid.as_str(), table, key];
+            let (limits, batch) = (operator.limits, operator.batch);
+            let at_most = |value: ByteSize, most: ByteSize, path: [&str; 4]| {
+                self.that((ByteSize::new(1)..=most).contains(&value), &path, || {
+                    format!("must lie between 1B and {most}")
+                })
+            };
+            at_most(limits.key, MAX_KEY, path("limits", "key"))?;
+            at_most(limits.value, MAX_RECORD, path("limits", "value"))?;
+            at_most(limits.record, MAX_RECORD, path("limits", "record"))?;
+            at_most(limits.memory, ByteSize::mib(4096), path("limits", "memory"))?;
+            at_most(batch.bytes, MAX_RECORD, path("batch", "bytes"))?;
+            self.that(limits.call_time.get() >= Duration::from_millis(1), &path("limits", "call-time"), || {
+                "must be at least 1ms".to_owned()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A keyed operator has at most as many subtasks as there are key groups; nothing has more than there can be groups.
+    fn parallelism(&self) -> Result<(), Error> {
+        let pipeline = self.pipeline;
+        let max = pipeline.job.max_parallelism;
+        let nodes = (pipeline.sources.iter().map(|node| ("source", &node.uid, node.parallelism)))
+            .chain(pipeline.operators.iter().map(|node| ("operator", &node.uid, node.parallelism)))
+            .chain(pipeline.sinks.iter().map(|node| ("sink", &node.uid, node.parallelism)));
+        for (table, uid, parallelism) in nodes {
+            let path = [table, uid.as_str(), "parallelism"];
+            let within = |most: u16, parallelism: Parallelism| parallelism.get() <= u32::from(most);
+            self.that(within(MAX_KEY_GROUPS, parallelism), &path, || format!("must not be above {MAX_KEY_GROUPS}"))?;
+            let keyed = pipeline.inputs(uid).iter().any(|input| input.exchange == Exchange::Key);
+            self.that(!keyed || within(max.get(), parallelism), &path, || {
+                format!(
+                    "is {parallelism}, above job.max-parallelism, which is {max}: subtasks beyond it would never get a key"
+                )
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! The tables `[operator.NAME]`.
+//!
+//! Owns what an operator may be told. Does not own its inputs' forms (`input`) nor what its component declares.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::input::Inputs;
+use super::unit::{ByteSize, Duration};
+
+/// `[operator.NAME]`: a component that runs over records. NAME is its uid, by which its state is found: a renamed operator starts
+/// without state.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct OperatorTable {
+    /// The `.wasm` file, relative to the pipeline file: a component, or a core module that carries its component type.
+    pub component: PathBuf,
+    /// Where records come from; see [Inputs](#inputs).
+    pub input: Inputs,
+    /// How many subtasks, at least 1; of a keyed operator at most `job.max-parallelism`. Default: `1`.
+    #[serde(default = "one")]
+    #[schemars(with = "u32", range(min = 1))]
+    pub parallelism: NonZeroU32,
+    /// Handed to the component as it stands (as JSON). The component declares which keys it reads: a missing one that it needs and
+    /// one that it does not know are refused. Default: `{}`.
+    #[serde(default)]
+    pub config: serde_json::Map<String, serde_json::Value>,
+    /// What the component may use; see [Limits](#limits).
+    #[serde(default)]
+    pub limits: Limits,
+    /// How many records cross into the component at once; see [Batches](#batches).
+    #[serde(default)]
+    pub batch: Batch,
+    /// What happens when the component traps on a record, overruns a limit or rejects it: `fail` (the job restarts from its last
+    /// checkpoint) or `drop` (the record alone is dropped and counted, its effects undone). Default: `fail`.
+    #[serde(default)]
+    pub on_failure: OnFailure,
+}
+
+/// `limits`: what a component may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Limits {
+    /// The linear memory of one instance; more is refused to it, on which most languages trap. There is one instance a subtask.
+    /// Default: `256MiB`.
+    pub memory: ByteSize,
+    /// How long one call may take, a batch of records at most; a call that takes longer is stopped and counts as a trap.
+    /// Default: `10s`.
+    pub call_time: Duration,
+    /// The longest key that it may emit; no more than 64 KiB. Default: `64KiB`.
+    pub key: ByteSize,
+    /// The longest value of a state's entry. Default: `16MiB`.
+    pub value: ByteSize,
+    /// The longest record that it may emit. Default: `16MiB`.
+    pub record: ByteSize,
+}
+
+/// `batch`: how many records cross into a component at once. The output does not depend on it (but for late records): larger
+/// batches are faster, smaller ones answer sooner and use less memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Batch {
+    /// At most so many records, at least 1. No batch waits to be full. Default: `1024`.
+    #[schemars(with = "u32", range(min = 1))]
+    pub records: NonZeroU32,
+    /// At most so many bytes of keys, values and the state that rides along, but one record at least. Default: `1MiB`.
+    pub bytes: ByteSize,
+}
+
+/// What happens to a record on which a component fails.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFailure {
+    /// The job restarts from its last checkpoint.
+    #[default]
+    Fail,
+    /// The record is dropped and counted.
+    Drop,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory: ByteSize::mib(256),
+            call_time: Duration::secs(10),
+            key: ByteSize::kib(64),
+            value: ByteSize::mib(16),
+            record: ByteSize::mib(16),
+        }
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { records: const { NonZeroU32::new(1024).expect("1024 is not 0") }, bytes: ByteSize::mib(1) }
+    }
+}
+
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}

@@ -1,0 +1,186 @@
+//! The tables of which a pipeline has one each: `[job]`, `[checkpoint]`, `[state]`, `[restart]`, `[admin]`.
+//!
+//! Owns their keys, defaults and documentation (docs/pipeline.md is made from it).
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use wasmill_core::id::JobId;
+use wasmill_core::key_group::MaxParallelism;
+
+use super::substitute::Secret;
+use super::unit::{ByteSize, Duration};
+
+/// `[job]`: what the whole pipeline is called and how far it can ever spread.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Job {
+    /// The job's name: 1 to 64 of `a-z A-Z 0-9 _ - .`, beginning with a letter or digit. Its checkpoints lie under this name, so
+    /// a renamed job starts without state.
+    #[schemars(with = "String")]
+    pub name: JobId,
+    /// The number of key groups, 1 to 32768, fixed for the life of the state: no keyed operator can ever have more subtasks.
+    /// The default divides evenly by most small numbers. Default: `720`.
+    #[serde(default = "default_max_parallelism")]
+    #[schemars(with = "u16", range(min = 1, max = 32768))]
+    pub max_parallelism: MaxParallelism,
+}
+
+/// `[checkpoint]`: where checkpoints go and how often they are taken.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Checkpoint {
+    /// Where checkpoints are kept: a folder relative to the pipeline file, or a URL (`file:///…`, `s3://BUCKET/PREFIX`,
+    /// `memory:///` for a trial that keeps nothing). Must be readable by whichever machine restarts the job.
+    /// Default: `./checkpoints`.
+    pub store: String,
+    /// From the start of one checkpoint to the start of the next. Shorter: less is done again after a failure and exactly-once
+    /// output appears sooner; longer: less is written. Where a checkpoint takes longer than the interval, the next one waits.
+    /// Default: `10s`.
+    pub interval: Duration,
+    /// How barriers pass operators with several inputs: `aligned`, an input that is ahead waits for the others.
+    /// Default: `aligned`.
+    pub mode: CheckpointMode,
+    /// How many decided checkpoints are kept, at least 1; older ones are deleted. Default: `3`.
+    #[schemars(with = "u32", range(min = 1))]
+    pub retain: NonZeroU32,
+    /// A checkpoint that takes longer is given up and counted as failed; the job goes on. Default: `10m`.
+    pub timeout: Duration,
+}
+
+/// How barriers pass operators with several inputs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckpointMode {
+    /// An input that is ahead waits at its barrier for the others.
+    #[default]
+    Aligned,
+}
+
+/// `[state]`: where the state of running operators lies on this machine. What survives the machine are the checkpoints.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct State {
+    /// What holds the state: `rocksdb`, on local disk behind a cache in memory. Default: `rocksdb`.
+    pub backend: StateBackend,
+    /// The folder of the local state, relative to the pipeline file; one process at a time can use it. It may be lost with the
+    /// machine: what is needed is restored from the checkpoint store. Left out: `state/NAME` with the job's name.
+    pub dir: Option<PathBuf>,
+    /// Memory for the state of the whole process: write-back cache, block cache and memtables together. It does not bound what
+    /// guests use (`limits.memory` does), nor batches in flight. Default: `256MiB`.
+    pub memory: ByteSize,
+}
+
+/// What holds the state of running operators.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateBackend {
+    /// RocksDB on local disk, behind a write-back cache.
+    #[default]
+    Rocksdb,
+}
+
+/// `[restart]`: what happens after a failure that a restart may mend (a trap, a store that does not answer). A wrong pipeline and
+/// damaged state are never tried again.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Restart {
+    /// How many restarts in a row, without a checkpoint decided in between, before the job gives up; `0`: the first failure ends
+    /// it. Default: `10`.
+    pub attempts: u32,
+    /// The pause before the first restart; it doubles with each further one in the row. Default: `500ms`.
+    pub backoff_min: Duration,
+    /// The longest pause. Default: `1m`.
+    pub backoff_max: Duration,
+}
+
+/// `[admin]`: the HTTP endpoint with `/metrics`, `/healthz`, `/readyz` and `/status`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Admin {
+    /// Address and port; port 0 picks a free one, which the log and `wasmill status` name. Another address than loopback needs a
+    /// `token`. `"off"`: no endpoint, and `wasmill status` finds nothing. Default: `127.0.0.1:0`.
+    #[schemars(with = "String")]
+    pub listen: Listen,
+    /// Where set, `/metrics` and `/status` answer only requests with the header `Authorization: Bearer TOKEN`. Of at least 16
+    /// characters; better a reference such as `${env:WASMILL_TOKEN}` than the token itself. The connection is not encrypted.
+    #[schemars(with = "Option<String>")]
+    pub token: Option<Secret>,
+}
+
+/// Whether and where the admin endpoint listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Listen {
+    /// Nowhere.
+    Off,
+    /// At this address; port 0 picks one.
+    At(SocketAddr),
+}
+
+impl TryFrom<String> for Listen {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            "off" => Ok(Self::Off),
+            address => address.parse().map(Self::At).map_err(|_| {
+                format!(
+                    "`{address}` is no address with a port, such as \"127.0.0.1:9464\" or \"[::1]:0\", and not \"off\""
+                )
+            }),
+        }
+    }
+}
+
+impl From<Listen> for String {
+    fn from(listen: Listen) -> Self {
+        listen.to_string()
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::At(address) => address.fmt(f),
+        }
+    }
+}
+
+fn default_max_parallelism() -> MaxParallelism {
+    MaxParallelism::DEFAULT
+}
+
+impl Default for Checkpoint {
+    fn default() -> Self {
+        Self {
+            store: "./checkpoints".to_owned(),
+            interval: Duration::secs(10),
+            mode: CheckpointMode::Aligned,
+            retain: const { NonZeroU32::new(3).expect("3 is not 0") },
+            timeout: Duration::secs(600),
+        }
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { backend: StateBackend::Rocksdb, dir: None, memory: ByteSize::mib(256) }
+    }
+}
+
+impl Default for Restart {
+    fn default() -> Self {
+        Self { attempts: 10, backoff_min: Duration::millis(500), backoff_max: Duration::secs(60) }
+    }
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self { listen: Listen::At(SocketAddr::from(([127, 0, 0, 1], 0))), token: None }
+    }
+}
