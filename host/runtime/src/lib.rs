@@ -8,4 +8,5 @@ pub mod guest;
 pub mod sink;
 pub mod source;
 pub mod spawn;
+pub mod state;
 pub mod telemetry;

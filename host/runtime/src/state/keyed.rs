@@ -1,0 +1,405 @@
+//! Keyed state as the subtask uses it: load, set, clear, maintain, freeze.
+//!
+//! Owns that every access is checked (declared state, own key group), that counts are exact, and when a layer is frozen or
+//! waited for. Does not own layers, the thread or rows.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use wasmill_core::contract::StateKind;
+use wasmill_core::key_group::{KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
+use wasmill_core::record::Column;
+
+use super::cache::{Cache, Spot};
+use super::counts::{Counts, Tally};
+use super::error::Error;
+use super::layer::{EntryRef, Key};
+use super::restore::{self, Begun};
+use super::rocksdb::{Database, Pinned, Rows};
+use super::writer::{CutJob, Job, Tools, Writer};
+use super::{EagerOut, Gauges, OnCut, Options, Restore, StateSpec, row};
+use crate::clock::SharedClock;
+
+/// Entries settled in one [`KeyedState::maintain`], if there are any; more where more were written since the last.
+const SETTLE: usize = 256;
+/// Snapshots that may wait for their local cut.
+const MAX_PENDING_CUTS: usize = 2;
+/// Most that a cache may have: an index within a layer is a `u32`.
+const MAX_CACHE_BYTES: usize = 64 << 30;
+/// Largest key, value or column in bytes; the contract's limits lie far below.
+const MAX_PIECE: usize = 1 << 30;
+
+/// The keyed state of one subtask. `Send`, used by one thread at a time.
+///
+/// Dropping it ends the background thread and closes RocksDB; snapshots without a local cut are told [`Error::Closed`].
+pub struct KeyedState {
+    // Dropped first: it is the last user of the database beside this.
+    writer: Writer,
+    rows: RowReader,
+    /// Memory for the key of the row that is read.
+    row_key: Vec<u8>,
+    cache: Cache,
+    counts: Counts,
+    range: KeyGroupRange,
+    max_parallelism: MaxParallelism,
+    cache_bytes: usize,
+    clock: SharedClock,
+    /// The sequence of the layer frozen last.
+    sequence: u64,
+    gauges: Gauges,
+    missing: Missing,
+    _lock: File,
+}
+
+/// Reads rows that are in no layer.
+struct RowReader {
+    database: Arc<Database>,
+    states: Vec<StateSpec>,
+    place: String,
+}
+
+/// Keys of a batch that are not in the cache.
+#[derive(Default)]
+struct Missing {
+    /// Their indexes in the batch, ascending, with their groups.
+    slots: Vec<(usize, KeyGroup)>,
+    rows: Rows,
+}
+
+/// What is known of a key without asking RocksDB.
+enum Known {
+    At(Spot),
+    Absent,
+    /// RocksDB must be asked.
+    Unknown(KeyGroup),
+}
+
+impl KeyedState {
+    /// Locks and empties the folder, restores into it and starts the background thread.
+    ///
+    /// # Errors
+    /// The folder is in use or cannot be written, or what is to be restored cannot be read.
+    pub fn open(options: Options, restore: Restore) -> Result<Self, Error> {
+        if let Some(state) = options.states.iter().find(|state| state.kind != StateKind::Value) {
+            return Err(Error::Kind { place: options.place, state: state.name.clone() });
+        }
+        let complete = matches!(restore, Restore::Empty);
+        let Begun { database, counts, lock } = restore::begin(&options, restore)?;
+        let Options { dir: _, states, range, max_parallelism, cache_bytes, shared, clock, place } = options;
+        let database = Arc::new(database);
+        let writer = Writer::start(Tools {
+            database: Arc::clone(&database),
+            versions: states.iter().map(|state| state.version).collect(),
+            shared,
+            clock: Arc::clone(&clock),
+            place: place.clone(),
+        })?;
+        let cache_bytes = cache_bytes.min(MAX_CACHE_BYTES);
+        Ok(Self {
+            writer,
+            rows: RowReader { database, states, place },
+            row_key: Vec::new(),
+            cache: Cache::new(cache_bytes, complete),
+            counts,
+            range,
+            max_parallelism,
+            cache_bytes,
+            clock,
+            sequence: 0,
+            gauges: Gauges::default(),
+            missing: Missing::default(),
+            _lock: lock,
+        })
+    }
+
+    /// Appends the value of each of `keys` (distinct, with their `hashes`) to `out`, in order: one look-up each in the cache,
+    /// then one read of RocksDB for all that are not there.
+    ///
+    /// # Errors
+    /// A failure of RocksDB or of the background thread, a row that cannot be read, a key of another subtask.
+    pub fn load_values(
+        &mut self,
+        state: usize,
+        keys: &Column,
+        hashes: &[KeyHash],
+        mut out: EagerOut<'_>,
+    ) -> Result<(), Error> {
+        let id = self.check(state)?;
+        if keys.len() != hashes.len() {
+            return Err(self.misuse(format!("{} keys came with {} hashes", keys.len(), hashes.len())));
+        }
+        self.missing.slots.clear();
+        self.missing.rows.clear();
+        for (slot, (bytes, &hash)) in keys.iter().zip(hashes).enumerate() {
+            let key = Key::new(id, hash, bytes);
+            match self.known(&key, hash)? {
+                Known::Unknown(group) => {
+                    self.missing.slots.push((slot, group));
+                    self.missing.rows.push_with(|row| row::encode_key(group, bytes, row));
+                }
+                // Past the first missing key, values wait for their turn.
+                _ if !self.missing.slots.is_empty() => {}
+                Known::At(spot) => out.push(self.cache.value(spot)),
+                Known::Absent => out.push(None),
+            }
+        }
+        self.gauges.hits += (keys.len() - self.missing.slots.len()) as u64;
+        if let Some(&(first, _)) = self.missing.slots.first() {
+            self.fetch(id, keys, hashes)?;
+            for (bytes, &hash) in keys.iter().zip(hashes).skip(first) {
+                match self.known(&Key::new(id, hash, bytes), hash)? {
+                    Known::At(spot) => out.push(self.cache.value(spot)),
+                    Known::Absent => out.push(None),
+                    Known::Unknown(_) => {
+                        return Err(self.misuse("a key that was fetched is not in the cache".to_owned()));
+                    }
+                }
+            }
+        }
+        if out.bytes.len() > MAX_PIECE { Err(self.too_large(state, out.bytes.len())) } else { Ok(()) }
+    }
+
+    /// The value of one key.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn value(&mut self, state: usize, key: &[u8], hash: KeyHash) -> Result<Option<&[u8]>, Error> {
+        let id = self.check(state)?;
+        let key = Key::new(id, hash, key);
+        let spot = match self.known(&key, hash)? {
+            Known::Absent => {
+                self.gauges.hits += 1;
+                return Ok(None);
+            }
+            Known::At(spot) => {
+                self.gauges.hits += 1;
+                spot
+            }
+            Known::Unknown(group) => {
+                self.gauges.misses += 1;
+                let row = self.rows.get(state, group, key.bytes, &mut self.row_key)?;
+                let value = row.as_deref().map(|row| self.rows.decode(state, row)).transpose()?;
+                self.cache.insert_clean(EntryRef { key, group, value })
+            }
+        };
+        Ok(self.cache.value(spot))
+    }
+
+    /// Sets the value of one key.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn set_value(&mut self, state: usize, key: &[u8], hash: KeyHash, value: &[u8]) -> Result<(), Error> {
+        if key.len() > MAX_PIECE || value.len() > MAX_PIECE {
+            return Err(self.too_large(state, key.len().max(value.len())));
+        }
+        self.write(state, key, hash, Some(value))
+    }
+
+    /// Removes the value of one key, if it has one.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn clear_value(&mut self, state: usize, key: &[u8], hash: KeyHash) -> Result<(), Error> {
+        self.write(state, key, hash, None)
+    }
+
+    /// To be called between calls of the guest, after each batch: moves a bounded number of entries of released layers to
+    /// where they may be forgotten, starts to write fresh out once it has an eighth of the budget, and waits (measured)
+    /// where it has a quarter and the background thread is behind.
+    ///
+    /// # Errors
+    /// A failure of the background thread.
+    pub fn maintain(&mut self) -> Result<(), Error> {
+        self.writer.check()?;
+        self.cache.release(self.writer.released());
+        self.cache.settle(SETTLE);
+        let fresh = self.cache.fresh.bytes();
+        if fresh < self.cache_bytes / 8 || self.cache.fresh.is_empty() {
+            return Ok(());
+        }
+        while let Some(oldest) = self.cache.oldest_frozen() {
+            if fresh < self.cache_bytes / 4 {
+                return Ok(());
+            }
+            let start = self.clock.monotonic();
+            self.writer.wait(oldest)?;
+            self.gauges.waited += self.clock.monotonic().saturating_sub(start);
+            self.cache.release(self.writer.released());
+        }
+        self.gauges.write_outs += 1;
+        self.send(None)
+    }
+
+    /// Whether [`KeyedState::freeze`] may be called: fewer than two snapshots wait for their local cut.
+    #[must_use]
+    pub fn can_freeze(&self) -> bool {
+        self.cache.pending_cuts(self.writer.released()) < MAX_PENDING_CUTS
+    }
+
+    /// At a barrier: what was written so far goes, as one cut, to the background thread, which writes it, links RocksDB's
+    /// files into `cut_dir` (which must not exist) and calls `on_cut`. Costs the swap of a pointer and a copy of the counts.
+    ///
+    /// # Errors
+    /// A third snapshot before the first has its local cut, or a failure of the background thread. `on_cut` is not called then.
+    pub fn freeze(&mut self, cut_dir: PathBuf, on_cut: OnCut) -> Result<(), Error> {
+        self.writer.check()?;
+        if !self.can_freeze() {
+            return Err(Error::TooManyFrozen { place: self.rows.place.clone() });
+        }
+        self.cache.release(self.writer.released());
+        self.send(Some(CutJob { dir: cut_dir, counts: self.counts.clone(), on_cut }))
+    }
+
+    /// Entries and bytes per state and key group, exact after each write.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Figures for metrics.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        let (fresh, frozen, clean) = self.cache.bytes();
+        Gauges { fresh_bytes: fresh as u64, frozen_bytes: frozen as u64, clean_bytes: clean as u64, ..self.gauges }
+    }
+
+    fn send(&mut self, cut: Option<CutJob>) -> Result<(), Error> {
+        self.sequence += 1;
+        let layer = self.cache.freeze(self.sequence, cut.is_some());
+        self.writer.send(Job { sequence: self.sequence, layer, cut })
+    }
+
+    fn write(&mut self, state: usize, key: &[u8], hash: KeyHash, value: Option<&[u8]>) -> Result<(), Error> {
+        let id = self.check(state)?;
+        let id = Key::new(id, hash, key);
+        let (group, previous) = if let Some(index) = self.cache.fresh.find(&id) {
+            let shape = self.cache.fresh.shape(index);
+            self.cache.fresh.overwrite(index, value);
+            shape
+        } else {
+            let group = self.group(hash)?;
+            let previous = self.length(state, &id, group)?;
+            if previous.is_none() && value.is_none() {
+                return Ok(());
+            }
+            self.cache.fresh.insert(EntryRef { key: id, group, value });
+            (group, previous)
+        };
+        self.count(state, group, key.len(), previous, value.map(<[u8]>::len));
+        Ok(())
+    }
+
+    /// The length of the value of a key that is not fresh.
+    fn length(&mut self, state: usize, key: &Key<'_>, group: KeyGroup) -> Result<Option<usize>, Error> {
+        if let Some(spot) = self.cache.find_as_it_is(key) {
+            return Ok(self.cache.value(spot).map(<[u8]>::len));
+        }
+        if self.is_absent(usize::from(key.state), group) {
+            return Ok(None);
+        }
+        self.gauges.misses += 1;
+        let row = self.rows.get(state, group, key.bytes, &mut self.row_key)?;
+        row.map(|row| self.rows.decode(state, &row).map(<[u8]>::len)).transpose()
+    }
+
+    fn count(&mut self, state: usize, group: KeyGroup, key: usize, before: Option<usize>, after: Option<usize>) {
+        if before == after {
+            return;
+        }
+        let Some(tally) = self.counts.tally_mut(state, group) else { return };
+        if let Some(value) = before {
+            tally.entries = tally.entries.saturating_sub(1);
+            tally.bytes = tally.bytes.saturating_sub((key + value) as u64);
+        }
+        if let Some(value) = after {
+            *tally += Tally { entries: 1, bytes: (key + value) as u64 };
+        }
+    }
+
+    fn known(&mut self, key: &Key<'_>, hash: KeyHash) -> Result<Known, Error> {
+        if let Some(spot) = self.cache.find(key) {
+            // It was checked to be of this subtask when it came into the cache.
+            return Ok(Known::At(spot));
+        }
+        let group = self.group(hash)?;
+        if self.is_absent(usize::from(key.state), group) { Ok(Known::Absent) } else { Ok(Known::Unknown(group)) }
+    }
+
+    /// Whether a key of `group` that is in no layer cannot be in RocksDB either.
+    fn is_absent(&mut self, state: usize, group: KeyGroup) -> bool {
+        self.cache.is_complete() || self.counts.tally_mut(state, group).is_some_and(|tally| tally.entries == 0)
+    }
+
+    /// Reads the missing keys' rows and keeps what they hold in the cache.
+    fn fetch(&mut self, state: u16, keys: &Column, hashes: &[KeyHash]) -> Result<(), Error> {
+        let index = usize::from(state);
+        self.gauges.misses += self.missing.slots.len() as u64;
+        let rows = self.rows.database.get_many(index, &self.missing.rows)?;
+        for (&(slot, group), row) in self.missing.slots.iter().zip(&rows) {
+            let value = row.as_deref().map(|row| self.rows.decode(index, row)).transpose()?;
+            let key = Key::new(state, hashes[slot], keys.get(slot));
+            self.cache.insert_clean(EntryRef { key, group, value });
+        }
+        Ok(())
+    }
+
+    fn group(&self, hash: KeyHash) -> Result<KeyGroup, Error> {
+        let group = hash.group(self.max_parallelism);
+        if self.range.contains(group) {
+            return Ok(group);
+        }
+        Err(Error::OutsideRange { place: self.rows.place.clone(), group, range: self.range })
+    }
+
+    fn check(&self, state: usize) -> Result<u16, Error> {
+        self.writer.check()?;
+        match u16::try_from(state) {
+            Ok(id) if state < self.rows.states.len() => Ok(id),
+            _ => Err(self.misuse(format!("there is no state with index {state}"))),
+        }
+    }
+
+    fn too_large(&self, state: usize, bytes: usize) -> Error {
+        match self.rows.states.get(state) {
+            Some(spec) => Error::TooLarge { place: self.rows.place.clone(), state: spec.name.clone(), bytes },
+            None => self.misuse(format!("there is no state with index {state}")),
+        }
+    }
+
+    fn misuse(&self, message: String) -> Error {
+        Error::Misuse { place: self.rows.place.clone(), message }
+    }
+}
+
+impl RowReader {
+    fn get(
+        &self,
+        state: usize,
+        group: KeyGroup,
+        key: &[u8],
+        row_key: &mut Vec<u8>,
+    ) -> Result<Option<Pinned<'_>>, Error> {
+        row_key.clear();
+        row::encode_key(group, key, row_key);
+        self.database.get(state, row_key)
+    }
+
+    fn decode<'a>(&self, state: usize, row: &'a [u8]) -> Result<&'a [u8], Error> {
+        let (found, value) = row::decode_value(row).map_err(|reason| self.database.bad_row(state, row, reason))?;
+        let StateSpec { name, version, .. } = &self.states[state];
+        if found == *version {
+            return Ok(value);
+        }
+        Err(Error::Version { place: self.place.clone(), state: name.clone(), found, declared: *version })
+    }
+}
+
+impl EagerOut<'_> {
+    fn push(&mut self, value: Option<&[u8]>) {
+        self.present.push(u8::from(value.is_some()));
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.ends.extend_from_slice(&(self.bytes.len() as u32).to_le_bytes());
+    }
+}

@@ -1,0 +1,146 @@
+//! Keyed state of one subtask: a write-back cache in front of RocksDB, frozen at barriers.
+//!
+//! Owns every byte of keyed state between two calls of the guest, its local cuts and its restore from them; the sole importer
+//! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed` (the seam's methods),
+//! `cache` and `layer` (memory), `writer` (the background thread), `rocksdb`, `restore`, `row` (stored rows), `counts`.
+
+mod cache;
+mod counts;
+mod error;
+mod keyed;
+mod layer;
+mod restore;
+mod rocksdb;
+mod row;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use wasmill_core::contract::StateKind;
+use wasmill_core::id::StateName;
+use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
+
+pub use self::counts::{Counts, Tally};
+pub use self::error::Error;
+pub use self::keyed::KeyedState;
+pub use self::rocksdb::SharedMemory;
+pub use self::row::RowError;
+use crate::clock::SharedClock;
+
+/// One declared state; its index is that in `OperatorContract::states`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateSpec {
+    /// By which it is found in a snapshot.
+    pub name: StateName,
+    /// Its shape.
+    pub kind: StateKind,
+    /// The schema version of what is written.
+    pub version: u32,
+}
+
+/// What a subtask's state is opened with.
+#[derive(Clone)]
+pub struct Options {
+    /// The subtask's own folder: made if it is missing, emptied if it is not; what counts lies in checkpoints. On one file
+    /// system with the local cuts, which are hard links.
+    pub dir: PathBuf,
+    /// The declared states.
+    pub states: Vec<StateSpec>,
+    /// The subtask's key groups.
+    pub range: KeyGroupRange,
+    /// The job's number of key groups.
+    pub max_parallelism: MaxParallelism,
+    /// Budget of the cache in bytes, at most 64 GiB: three quarters for what may be forgotten, a quarter for what is not
+    /// yet frozen. Frozen layers (each at most a quarter, at most three) come on top.
+    pub cache_bytes: usize,
+    /// RocksDB's memory.
+    pub shared: SharedMemory,
+    /// For durations.
+    pub clock: SharedClock,
+    /// The subtask as `uid/index`, for errors.
+    pub place: String,
+}
+
+/// What a subtask's state begins with.
+#[derive(Debug, Clone)]
+pub enum Restore {
+    /// Nothing.
+    Empty,
+    /// The local cut in `dir` (as it was, or downloaded), taken by a subtask of the same key groups: its files are linked in
+    /// and opened as they are. `dir` is only read and may be deleted afterwards.
+    Same {
+        /// The local cut.
+        dir: PathBuf,
+        /// Its counts.
+        counts: Counts,
+    },
+    /// Local cuts of which the rows of the subtask's key groups are copied: a restore at another parallelism.
+    Rows {
+        /// The local cuts; those of other key groups are skipped over.
+        dirs: Vec<PathBuf>,
+        /// Their counts, merged.
+        counts: Counts,
+    },
+}
+
+/// The three parts of a guest's optional column, to be appended to; they begin empty for a column.
+#[derive(Debug)]
+pub struct EagerOut<'a> {
+    /// 1 for a value, 0 for none.
+    pub present: &'a mut Vec<u8>,
+    /// The values end to end.
+    pub bytes: &'a mut Vec<u8>,
+    /// The end of each value in `bytes`, packed as little-endian `u32`.
+    pub ends: &'a mut Vec<u8>,
+}
+
+/// What the background thread hands back for a barrier.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalCut {
+    /// The folder of hard links; whoever took it deletes it.
+    pub dir: PathBuf,
+    /// Its files by name.
+    pub files: Vec<LocalFile>,
+    /// Counts at the barrier.
+    pub counts: Counts,
+    /// How long the frozen layer took to be written and flushed.
+    pub write: Duration,
+    /// How long the links took.
+    pub cut: Duration,
+}
+
+/// A file of a local cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalFile {
+    /// Its name within the folder.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Of a table file (which never changes), the key groups of its keys and range tombstones; else `None`.
+    pub key_groups: Option<KeyGroupRange>,
+}
+
+/// Is told the local cut of a barrier, or why there is none, on the background thread.
+pub type OnCut = Box<dyn FnOnce(Result<LocalCut, Error>) + Send>;
+
+/// Figures for metrics, since the state was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Bytes written and not frozen yet.
+    pub fresh_bytes: u64,
+    /// Bytes frozen, or written out and not yet settled.
+    pub frozen_bytes: u64,
+    /// Bytes that RocksDB has too.
+    pub clean_bytes: u64,
+    /// Look-ups that the cache answered.
+    pub hits: u64,
+    /// Look-ups that asked RocksDB.
+    pub misses: u64,
+    /// Layers frozen without a barrier, because fresh had grown.
+    pub write_outs: u64,
+    /// How long the subtask waited for the background thread.
+    pub waited: Duration,
+}

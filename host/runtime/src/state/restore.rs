@@ -1,0 +1,162 @@
+//! Makes a subtask's folder and what its state begins with.
+//!
+//! Owns the folder's lock, and how a local cut becomes a working database: as it is, or row by row along key groups. Does not
+//! own where local cuts come from.
+
+use std::collections::HashSet;
+use std::fs::{File, TryLockError};
+use std::path::Path;
+
+use wasmill_core::id::StateName;
+use wasmill_core::key_group::KeyGroupRange;
+
+use super::counts::Counts;
+use super::error::Error;
+use super::rocksdb::{Database, Writes, add_missing, is_table};
+use super::{Options, Restore, row};
+
+/// The working database within the subtask's folder.
+const DATABASE: &str = "db";
+/// Held while the folder is in use.
+const LOCK: &str = "LOCK";
+
+/// What a state begins with.
+pub(super) struct Begun {
+    pub(super) database: Database,
+    /// Counts of the declared states by index, then of those beside them.
+    pub(super) counts: Counts,
+    /// Held for as long as the database is open.
+    pub(super) lock: File,
+}
+
+/// Locks the folder, empties it, and fills it from `restore`.
+pub(super) fn begin(options: &Options, restore: Restore) -> Result<Begun, Error> {
+    let lock = lock(options)?;
+    let dir = options.dir.join(DATABASE);
+    let failed = |doing, error: std::io::Error| Error::file(&options.place, doing, &dir, &error);
+    match std::fs::remove_dir_all(&dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed("empty", error)),
+        _ => {}
+    }
+    std::fs::create_dir(&dir).map_err(|error| failed("create", error))?;
+    let families = declared(options)?;
+    let mut counts = Counts::new(options.states.iter().map(|state| state.name.clone()), options.range);
+    let open = |families: &[String]| Database::open(&dir, families, &options.shared, &options.place);
+    let database = match restore {
+        Restore::Empty => open(&families)?,
+        Restore::Same { dir: cut, counts: taken } => {
+            link(&cut, &dir, &options.place)?;
+            counts.merge(&taken.restrict(options.range));
+            open(&families)?
+        }
+        Restore::Rows { dirs, counts: taken } => {
+            let (database, copied) = copy(options, &dirs, families, open)?;
+            counts.merge(&copied);
+            let promised = taken.restrict(options.range);
+            if copied.total() != promised.total() {
+                let (copied, promised) = (copied.total(), promised.total());
+                tracing::warn!(
+                    place = %options.place, entries = copied.entries, bytes = copied.bytes,
+                    manifest_entries = promised.entries, manifest_bytes = promised.bytes,
+                    "the rows restored are not as many as the manifest says: the rows count"
+                );
+            }
+            database
+        }
+    };
+    Ok(Begun { database, counts, lock })
+}
+
+fn lock(options: &Options) -> Result<File, Error> {
+    std::fs::create_dir_all(&options.dir)
+        .map_err(|error| Error::file(&options.place, "create", &options.dir, &error))?;
+    let path = options.dir.join(LOCK);
+    let failed = |error: std::io::Error| Error::file(&options.place, "lock", &path, &error);
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::InUse { place: options.place.clone(), dir: options.dir.clone() }),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// The column family of each declared state, by index.
+fn declared(options: &Options) -> Result<Vec<String>, Error> {
+    let names: Vec<String> = options.states.iter().map(|state| state.name.as_str().to_owned()).collect();
+    let distinct: HashSet<&String> = names.iter().collect();
+    if distinct.len() != names.len() {
+        let message = "two states have one name".to_owned();
+        return Err(Error::Misuse { place: options.place.clone(), message });
+    }
+    Ok(names)
+}
+
+/// Links a local cut's table files and copies the others, which RocksDB changes.
+fn link(from: &Path, to: &Path, place: &str) -> Result<(), Error> {
+    for entry in std::fs::read_dir(from).map_err(|error| Error::file(place, "list", from, &error))? {
+        let entry = entry.map_err(|error| Error::file(place, "list", from, &error))?;
+        let name = entry.file_name();
+        let (source, target) = (entry.path(), to.join(&name));
+        // Across file systems there are no links.
+        let linked = is_table(&name.to_string_lossy()) && std::fs::hard_link(&source, &target).is_ok();
+        if !linked {
+            std::fs::copy(&source, &target).map_err(|error| Error::file(place, "copy", &source, &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies the rows of the subtask's groups from `dirs`, of states that are declared and of those that are not.
+fn copy(
+    options: &Options,
+    dirs: &[std::path::PathBuf],
+    mut families: Vec<String>,
+    open: impl Fn(&[String]) -> Result<Database, Error>,
+) -> Result<(Database, Counts), Error> {
+    let sources = dirs
+        .iter()
+        .map(|dir| Database::open_read_only(dir, &options.shared, &options.place))
+        .collect::<Result<Vec<_>, _>>()?;
+    for source in &sources {
+        add_missing(&mut families, source.families());
+    }
+    let database = open(&families)?;
+    let mut counts = Counts::default();
+    let mut writes = Writes::new(&database);
+    for source in &sources {
+        for (from, family) in source.families().iter().enumerate() {
+            let Some(to) = database.families().iter().position(|name| name == family) else { continue };
+            copy_family(source, from, options.range, family, &mut counts, |key, value| writes.put(to, key, value))?;
+        }
+    }
+    writes.finish()?;
+    Ok((database, counts))
+}
+
+fn copy_family(
+    source: &Database,
+    from: usize,
+    range: KeyGroupRange,
+    family: &str,
+    counts: &mut Counts,
+    mut put: impl FnMut(&[u8], &[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    // RocksDB has column families of its own making (`default`), which count for nothing while they are empty.
+    let state = StateName::new(family).ok();
+    let mut counted = None;
+    source.scan(from, range, |key, value| {
+        let (group, name, rest) = row::decode_key(key).map_err(|reason| source.bad_row(from, key, reason))?;
+        let (_, bytes) = row::decode_value(value).map_err(|reason| source.bad_row(from, key, reason))?;
+        if let Some(state) = &state {
+            let index = *counted.get_or_insert_with(|| counts.cover(state, range));
+            if let Some(tally) = counts.tally_mut(index, group) {
+                tally.entries += 1;
+                tally.bytes += (name.len() + rest.len() + bytes.len()) as u64;
+            }
+        }
+        put(key, value)
+    })
+}

@@ -1,0 +1,194 @@
+//! How entries of keyed state lie in RocksDB: a row's key and a row's value.
+//!
+//! Owns the encodings, which are stored formats (docs/formats.md, "Rows in RocksDB"). Does not own which rows exist.
+
+use wasmill_core::key_group::KeyGroup;
+
+/// Bytes of the key group at the head of every row's key.
+pub(super) const GROUP_BYTES: usize = 2;
+
+/// Longest LEB128 form of a `u32`.
+const MAX_VARINT_BYTES: usize = 5;
+
+/// A row that this build cannot read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RowError {
+    /// It ends too early.
+    #[error("the row ends too early")]
+    Short,
+    /// A number is too large or not in its shortest form.
+    #[error("a number in the row is not in its shortest form or is too large")]
+    Number,
+    /// Flags that a later version must have written.
+    #[error("the row has the flags {0:#04x}, which this build does not know: it was written by a later one")]
+    Flags(u8),
+}
+
+/// Appends the key of a value state's row; map keys and list positions are appended to it.
+///
+/// The key's length stands before it, so that no key is a prefix of another's rows.
+pub(super) fn encode_key(group: KeyGroup, key: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&group.0.to_be_bytes());
+    encode_varint(key.len() as u32, out);
+    out.extend_from_slice(key);
+}
+
+/// The parts of a row's key: the group, the key, and what follows it.
+pub(super) fn decode_key(row: &[u8]) -> Result<(KeyGroup, &[u8], &[u8]), RowError> {
+    let (group, rest) = row.split_first_chunk::<GROUP_BYTES>().ok_or(RowError::Short)?;
+    let (len, rest) = decode_varint(rest)?;
+    let (key, rest) = rest.split_at_checked(len as usize).ok_or(RowError::Short)?;
+    Ok((KeyGroup(u16::from_be_bytes(*group)), key, rest))
+}
+
+/// Appends a row's value: flags, schema version, the value.
+pub(super) fn encode_value(version: u32, value: &[u8], out: &mut Vec<u8>) {
+    out.push(0);
+    encode_varint(version, out);
+    out.extend_from_slice(value);
+}
+
+/// The schema version and the value of a row.
+pub(super) fn decode_value(row: &[u8]) -> Result<(u32, &[u8]), RowError> {
+    let (&flags, rest) = row.split_first().ok_or(RowError::Short)?;
+    if flags != 0 {
+        return Err(RowError::Flags(flags));
+    }
+    decode_varint(rest)
+}
+
+/// Compares two keys of one group as their rows' keys compare.
+pub(super) fn compare_keys(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    if a.len() == b.len() {
+        return a.cmp(b);
+    }
+    // Both lengths are written in full and differ, so the first difference lies in them.
+    varint(a.len() as u32).0.cmp(&varint(b.len() as u32).0)
+}
+
+fn encode_varint(number: u32, out: &mut Vec<u8>) {
+    let (bytes, len) = varint(number);
+    out.extend_from_slice(&bytes[..len]);
+}
+
+fn varint(mut number: u32) -> ([u8; MAX_VARINT_BYTES], usize) {
+    let mut bytes = [0; MAX_VARINT_BYTES];
+    let mut len = 0;
+    while number >= 0x80 {
+        bytes[len] = number as u8 | 0x80;
+        number >>= 7;
+        len += 1;
+    }
+    bytes[len] = number as u8;
+    (bytes, len + 1)
+}
+
+fn decode_varint(bytes: &[u8]) -> Result<(u32, &[u8]), RowError> {
+    let mut number = 0u64;
+    for (index, &byte) in bytes.iter().take(MAX_VARINT_BYTES).enumerate() {
+        number |= u64::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            if byte == 0 && index > 0 {
+                return Err(RowError::Number);
+            }
+            let number = u32::try_from(number).map_err(|_| RowError::Number)?;
+            return Ok((number, &bytes[index + 1..]));
+        }
+    }
+    Err(if bytes.len() < MAX_VARINT_BYTES { RowError::Short } else { RowError::Number })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key_row(group: u16, key: &[u8]) -> Vec<u8> {
+        let mut row = Vec::new();
+        encode_key(KeyGroup(group), key, &mut row);
+        row
+    }
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'.').collect();
+        digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    }
+
+    /// The file is never changed, only added to: rows written by any version must be readable by every later one.
+    #[test]
+    fn rows_equal_the_golden_rows() {
+        let golden = include_str!("../../golden/state-rows.txt");
+        let mut lines = 0;
+        for line in golden.lines().filter(|line| !line.starts_with('#')) {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["key", group, key, row] => {
+                    let (group, key, row) = (group.parse().unwrap(), hex(key), hex(row));
+                    assert_eq!(key_row(group, &key), row, "{line}");
+                    assert_eq!(decode_key(&row), Ok((KeyGroup(group), &key[..], &[][..])), "{line}");
+                }
+                ["value", version, value, row] => {
+                    let (version, value, row) = (version.parse().unwrap(), hex(value), hex(row));
+                    let mut written = Vec::new();
+                    encode_value(version, &value, &mut written);
+                    assert_eq!(written, row, "{line}");
+                    assert_eq!(decode_value(&row), Ok((version, &value[..])), "{line}");
+                }
+                ["bad-key", row, error] => {
+                    assert_eq!(format!("{:?}", decode_key(&hex(row)).unwrap_err()), error, "{line}");
+                }
+                ["bad-value", row, error] => {
+                    assert_eq!(format!("{:?}", decode_value(&hex(row)).unwrap_err()), error, "{line}");
+                }
+                _ => panic!("{line}"),
+            }
+            lines += 1;
+        }
+        assert_eq!(lines, 21);
+    }
+
+    /// S2: keys of all ones, and keys that begin with another.
+    #[test]
+    fn no_key_is_a_prefix_of_another_keys_rows() {
+        let keys: [&[u8]; 8] =
+            [b"", b"\xff", b"\xff\x00", b"\xff\xff", b"\xfe", b"\x00", &[0; 65_536], &[0xff; 65_536]];
+        for (i, a) in keys.iter().enumerate() {
+            for (j, b) in keys.iter().enumerate() {
+                assert!(i == j || !key_row(7, b).starts_with(&key_row(7, a)), "{i} {j}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn keys_compare_as_their_rows(a in key(), b in key()) {
+            prop_assert_eq!(compare_keys(&a, &b), key_row(3, &a).cmp(&key_row(3, &b)));
+        }
+
+        #[test]
+        fn no_bytes_panic_the_decoders(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
+            if let Ok((group, key, rest)) = decode_key(&bytes) {
+                let mut again = key_row(group.0, key);
+                again.extend_from_slice(rest);
+                prop_assert_eq!(again, bytes.clone());
+            }
+            if let Ok((version, value)) = decode_value(&bytes) {
+                let mut again = Vec::new();
+                encode_value(version, value, &mut again);
+                prop_assert_eq!(again, bytes);
+            }
+        }
+    }
+
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        let lengths = prop_oneof![0usize..4, 126usize..130, 254usize..258, 16_382usize..16_386];
+        (lengths, any::<u8>(), any::<u8>()).prop_map(|(len, fill, last)| {
+            let mut key = vec![fill; len];
+            if let Some(byte) = key.last_mut() {
+                *byte = last;
+            }
+            key
+        })
+    }
+}

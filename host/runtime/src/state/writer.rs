@@ -1,0 +1,211 @@
+//! The background thread that writes frozen layers to RocksDB and takes local cuts.
+//!
+//! Owns the order: first come, first served, one at a time. That is why nothing newer than a barrier is in RocksDB when its
+//! local cut is taken (I3, I4). Does not own when a layer is frozen.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::counts::Counts;
+use super::error::Error;
+use super::layer::Layer;
+use super::rocksdb::{Database, SharedMemory, is_table, list_files};
+use super::{LocalCut, OnCut};
+use crate::clock::SharedClock;
+use crate::spawn;
+
+/// A frozen layer to be written.
+pub(super) struct Job {
+    /// Rises by one from job to job.
+    pub(super) sequence: u64,
+    pub(super) layer: Arc<Layer>,
+    pub(super) cut: Option<CutJob>,
+}
+
+/// The local cut to be taken once the layer is written.
+pub(super) struct CutJob {
+    pub(super) dir: PathBuf,
+    pub(super) counts: Counts,
+    pub(super) on_cut: OnCut,
+}
+
+/// What the thread needs to do its work.
+pub(super) struct Tools {
+    pub(super) database: Arc<Database>,
+    /// Schema version of each state, by index.
+    pub(super) versions: Vec<u32>,
+    pub(super) shared: SharedMemory,
+    pub(super) clock: SharedClock,
+    pub(super) place: String,
+}
+
+/// The handle of the background thread. Dropping it answers what is waiting with [`Error::Closed`] and joins the thread.
+pub(super) struct Writer {
+    jobs: Option<mpsc::Sender<Job>>,
+    progress: Arc<Progress>,
+    thread: Option<spawn::Thread<()>>,
+    place: String,
+}
+
+/// What the thread tells: read without a lock, waited for with one.
+#[derive(Default)]
+struct Progress {
+    released: AtomicU64,
+    failed: AtomicBool,
+    closing: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    changed: Condvar,
+}
+
+impl Writer {
+    pub(super) fn start(tools: Tools) -> Result<Self, Error> {
+        let (jobs, queue) = mpsc::channel();
+        let progress = Arc::new(Progress::default());
+        let place = tools.place.clone();
+        let theirs = Arc::clone(&progress);
+        let thread = spawn::thread(format!("state {place}"), move || run(&tools, &theirs, &queue))
+            .map_err(|fault| Error::Panicked { place: place.clone(), message: fault.message })?;
+        Ok(Self { jobs: Some(jobs), progress, thread: Some(thread), place })
+    }
+
+    /// Queues a layer.
+    pub(super) fn send(&self, job: Job) -> Result<(), Error> {
+        match &self.jobs {
+            Some(jobs) if jobs.send(job).is_ok() => Ok(()),
+            _ => {
+                self.check()?;
+                Err(Error::Panicked { place: self.place.clone(), message: "it has ended".to_owned() })
+            }
+        }
+    }
+
+    /// The failure of the thread, if it failed: from then on it writes nothing.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if self.progress.failed.load(Ordering::Relaxed) { self.progress.failure() } else { Ok(()) }
+    }
+
+    /// The last job that is done; its layer is held no more.
+    pub(super) fn released(&self) -> u64 {
+        self.progress.released.load(Ordering::Acquire)
+    }
+
+    /// Waits until the job `sequence` is done.
+    pub(super) fn wait(&self, sequence: u64) -> Result<(), Error> {
+        let mut failure = self.progress.failure.lock();
+        loop {
+            if let Some(error) = &*failure {
+                return Err(error.clone());
+            }
+            if self.released() >= sequence {
+                return Ok(());
+            }
+            self.progress.changed.wait(&mut failure);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.progress.closing.store(true, Ordering::Relaxed);
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic was caught within and told as the failure; there is nobody left to tell.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Progress {
+    fn release(&self, sequence: u64) {
+        let _failure = self.failure.lock();
+        self.released.store(sequence, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    fn fail(&self, error: Error) {
+        let mut failure = self.failure.lock();
+        failure.get_or_insert(error);
+        self.failed.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    fn failure(&self) -> Result<(), Error> {
+        self.failure.lock().clone().map_or(Ok(()), Err)
+    }
+}
+
+fn run(tools: &Tools, progress: &Progress, queue: &mpsc::Receiver<Job>) {
+    for Job { sequence, layer, cut } in queue {
+        let (to_dir, on_cut) = match cut {
+            Some(CutJob { dir, counts, on_cut }) => (Some((dir, counts)), Some(on_cut)),
+            None => (None, None),
+        };
+        let result = progress.failure().and_then(|()| {
+            if progress.closing.load(Ordering::Relaxed) {
+                return Err(Error::Closed { place: tools.place.clone() });
+            }
+            let done = caught(tools, || work(tools, &layer, to_dir));
+            done.inspect_err(|error| progress.fail(error.clone()))
+        });
+        // The layer goes first: who sees it released takes it back.
+        drop(layer);
+        if result.is_ok() {
+            progress.release(sequence);
+        }
+        // Released before it is told: who is told may freeze the next at once.
+        if let Some(on_cut) = on_cut {
+            let result = result.and_then(|cut| cut.ok_or_else(|| Error::Closed { place: tools.place.clone() }));
+            if let Err(error) = caught(tools, || {
+                on_cut(result);
+                Ok(())
+            }) {
+                progress.fail(error);
+            }
+        }
+    }
+}
+
+fn work(tools: &Tools, layer: &Layer, cut: Option<(PathBuf, Counts)>) -> Result<Option<LocalCut>, Error> {
+    let start = tools.clock.monotonic();
+    tools.database.write_layer(layer, &tools.versions)?;
+    let Some((dir, counts)) = cut else { return Ok(None) };
+    tools.database.flush()?;
+    let written = tools.clock.monotonic();
+    let files = take_cut(tools, &dir).inspect_err(|_| {
+        // Whoever looks at the folder must not take half a cut for one; the first error is what matters.
+        drop(std::fs::remove_dir_all(&dir));
+    })?;
+    let end = tools.clock.monotonic();
+    let (write, cut) = (written.saturating_sub(start), end.saturating_sub(written));
+    Ok(Some(LocalCut { dir, files, counts, write, cut }))
+}
+
+fn take_cut(tools: &Tools, dir: &std::path::Path) -> Result<Vec<super::LocalFile>, Error> {
+    if let Some(parent) = dir.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| Error::file(&tools.place, "create", parent, &error))?;
+    }
+    let mut bounds = tools.database.file_bounds()?;
+    tools.database.cut(dir)?;
+    bounds.extend(tools.database.file_bounds()?);
+    let files = list_files(dir, &bounds, &tools.place)?;
+    if files.iter().all(|file| file.key_groups.is_some() || !is_table(&file.name)) {
+        return Ok(files);
+    }
+    // A file that compaction made and replaced around the cut: only the cut itself knows it.
+    let bounds = Database::open_read_only(dir, &tools.shared, &tools.place)?.file_bounds()?;
+    list_files(dir, &bounds, &tools.place)
+}
+
+fn caught<T>(tools: &Tools, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message =
+            text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());
+        Err(Error::Panicked { place: tools.place.clone(), message })
+    })
+}
