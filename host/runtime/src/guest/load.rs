@@ -265,7 +265,11 @@ impl Engine {
 
 fn read(path: &Path) -> Result<Bytes, Error> {
     let failed = |error: std::io::Error| Error::Read(error.to_string());
-    let size = std::fs::metadata(path).map_err(failed)?.len();
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(Error::Read("it is not a file".to_owned()));
+    }
+    let size = metadata.len();
     if size > MAX_FILE_BYTES {
         return Err(Error::TooLarge { size });
     }
@@ -306,7 +310,8 @@ fn imported(engine: &Engine, compiled: &Compiled) -> Vec<Import> {
         };
         Import { interface: name.to_owned(), functions }
     };
-    component.imports(engine).map(import).collect()
+    let is_type = |item: &ComponentItem| matches!(item, ComponentItem::Type(_));
+    component.imports(engine).filter(|(_, item)| !is_type(&item.ty)).map(import).collect()
 }
 
 impl Component {

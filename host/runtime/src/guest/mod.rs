@@ -14,6 +14,8 @@ mod describe;
 mod diagnostics;
 pub mod effects;
 mod engine;
+#[cfg(test)]
+mod fixture;
 mod imports;
 mod instance;
 pub mod limits;

@@ -2,7 +2,7 @@
 //!
 //! Owns the first look at untrusted bytes. Does not own validation (wasmtime does that when it compiles).
 
-use wasmparser::{Encoding, Parser, Payload};
+use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload, TypeBounds};
 
 use super::contract::{PACKAGE, VERSION};
 use super::load::Error;
@@ -63,7 +63,11 @@ impl Outline {
             }
             Payload::ComponentImportSection(imports) => {
                 for import in imports {
-                    self.import(&import?.name.full_name());
+                    let import = import?;
+                    // A type by itself (`use` at the world's level) gives nothing to the component.
+                    if !matches!(import.ty, ComponentTypeRef::Type(TypeBounds::Eq(_))) {
+                        self.import(&import.name.full_name());
+                    }
                 }
             }
             Payload::ComponentExportSection(exports) => {
