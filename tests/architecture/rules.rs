@@ -53,7 +53,7 @@ const SOLE_IMPORTERS: [(&str, &str); 11] = [
 /// The runtime's modules by layer. A module refers to lower layers only, and to [`SIBLINGS`].
 const LAYERS: [&[&str]; 6] = [
     &["clock", "failpoint", "config", "telemetry", "control", "spawn", "blob"],
-    &["source", "sink", "exchange", "state", "guest", "connector"],
+    &["source", "sink", "format", "exchange", "state", "guest", "connector"],
     &["snapshot", "savepoint"],
     &["subtask", "coordinator"],
     &["job"],
@@ -61,10 +61,12 @@ const LAYERS: [&[&str]; 6] = [
 ];
 
 /// Arrows within a layer, each with its reason.
-const SIBLINGS: [(&str, &str, &str); 8] = [
+const SIBLINGS: [(&str, &str, &str); 10] = [
     ("sink", "source", "both seams place a subtask alike"),
     ("connector", "source", "connectors implement the seam"),
     ("connector", "sink", "connectors implement the seam"),
+    ("connector", "format", "records are read and written in the pipeline's formats"),
+    ("exchange", "format", "a key stands in a record's value"),
     ("guest", "state", "a guest's state imports are served from the subtask's state"),
     ("telemetry", "clock", "figures carry times"),
     ("spawn", "telemetry", "a thread that dies is logged"),

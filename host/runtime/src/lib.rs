@@ -4,6 +4,9 @@
 
 pub mod clock;
 pub mod config;
+pub mod connector;
+pub mod exchange;
+pub mod format;
 pub mod guest;
 pub mod sink;
 pub mod source;

@@ -28,7 +28,7 @@ pub enum ReadOutcome {
         /// The split's index among the reader's open splits.
         split: usize,
     },
-    /// The split at this index has ended; those behind it move up by one.
+    /// The split at this index has ended; those behind it move up by one, and another may have been opened at the end.
     SplitEnded {
         /// The split's index among the reader's open splits.
         split: usize,
@@ -65,7 +65,8 @@ pub trait SourceReader: Send {
     /// A record that cannot be decoded under policy `fail`, or an input that cannot be read; the message names file and line.
     fn read(&mut self, batch: &mut RecordBatch, limit: usize, now: Timestamp) -> Result<ReadOutcome, Fault>;
 
-    /// How many splits are open.
+    /// How many splits are open: those that hold back the watermark. It may grow when a split ends (files are read one after
+    /// the other).
     fn open_splits(&self) -> usize;
 
     /// Names of the open splits, by index.

@@ -1,0 +1,3 @@
+//! How records get from one subtask to the next.
+
+pub mod key;
