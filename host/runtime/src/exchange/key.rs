@@ -135,7 +135,9 @@ impl KeyExtractor {
             KeySpec::Field(name) => vec![Step { name: name.as_bytes().into(), index: None }],
             KeySpec::Pointer(pointer) => {
                 let tokens = pointer.strip_prefix('/').ok_or_else(|| Error::Pointer(pointer.clone()))?.split('/');
-                tokens.map(|token| step(token).ok_or_else(|| Error::Pointer(pointer.clone()))).collect::<Result<_, _>>()?
+                tokens
+                    .map(|token| step(token).ok_or_else(|| Error::Pointer(pointer.clone())))
+                    .collect::<Result<_, _>>()?
             }
         };
         if let (Some(fields), Some(first)) = (fields, steps.first_mut()) {

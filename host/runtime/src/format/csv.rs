@@ -159,7 +159,8 @@ impl CsvDecoder {
         let (mut read, mut written, mut fields) = (0, 0, 0);
         loop {
             let rest = &input[read..];
-            let (result, taken, put, found) = self.core.read_record(rest, &mut unquoted[written..], &mut ends[fields..]);
+            let (result, taken, put, found) =
+                self.core.read_record(rest, &mut unquoted[written..], &mut ends[fields..]);
             read += taken;
             written += put;
             fields += found;

@@ -274,7 +274,8 @@ impl Object<'_> {
             }
             let start = out.len();
             let name = || {
-                let declared = target.field.zip(fields.declared.as_ref()).map(|(field, declared)| &declared[field].name);
+                let declared =
+                    target.field.zip(fields.declared.as_ref()).map(|(field, declared)| &declared[field].name);
                 declared.or(fields.time.as_ref().map(|(name, _)| name)).cloned().unwrap_or_default()
             };
             let read = map.next_value_seed(Value { out, work, null: &fields.null, column_type: target.column_type });

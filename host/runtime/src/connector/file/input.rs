@@ -150,10 +150,8 @@ impl Input {
         let (sender, chunks) = sync_channel(4);
         let shown = "standard input".to_owned();
         // Its reads wait for whoever writes, which a subtask's thread must not. It ends with the input or the process.
-        std::thread::Builder::new()
-            .name("stdin".to_owned())
-            .spawn(move || pump(&mut io::stdin().lock(), &sender, &READ))
-            .map_err(|error| Error::Io { path: shown.clone(), error })?;
+        crate::spawn::thread("stdin", move || pump(&mut io::stdin().lock(), &sender, &READ))
+            .map_err(|error| Error::Io { path: shown.clone(), error: io::Error::other(error) })?;
         let kind = Kind::Stdin { chunks, pending: Vec::new(), taken: 0 };
         Ok(Self { path: PathBuf::from(STDIN), shown, kind, offset: 0 })
     }

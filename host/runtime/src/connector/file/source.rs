@@ -134,7 +134,8 @@ impl FileSourceFactory {
             if !found.is_file() {
                 continue;
             }
-            let shown = if Path::new(path).is_absolute() { &found } else { found.strip_prefix(&self.base).unwrap_or(&found) };
+            let shown =
+                if Path::new(path).is_absolute() { &found } else { found.strip_prefix(&self.base).unwrap_or(&found) };
             let Some(name) = shown.to_str() else {
                 return Err(user(format!("the file name {} is not UTF-8 text: rename it", found.display())));
             };

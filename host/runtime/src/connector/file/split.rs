@@ -238,9 +238,7 @@ impl Split {
                 *count += 1;
                 Ok(())
             }
-            OnUndecodable::Fail => {
-                Err(Error::Record { shown: self.name.clone(), line: self.position.line + 1, error })
-            }
+            OnUndecodable::Fail => Err(Error::Record { shown: self.name.clone(), line: self.position.line + 1, error }),
         }
     }
 }

@@ -49,7 +49,10 @@ fn the_same_seed_gives_the_same_records_at_any_parallelism() {
         parts.extend(read_all(&mut *factory.open(place(index, 3), &[]).unwrap(), 7));
     }
     assert_eq!(whole.len(), 1000);
-    assert_ne!(whole, read_all(&mut *super::tests::factory("records = 1000\nkeys = 10\nseed = 8").open(place(0, 1), &[]).unwrap(), 64));
+    assert_ne!(
+        whole,
+        read_all(&mut *self::factory("records = 1000\nkeys = 10\nseed = 8").open(place(0, 1), &[]).unwrap(), 64)
+    );
     whole.sort();
     parts.sort();
     assert_eq!(whole, parts);
@@ -102,7 +105,10 @@ fn keys_are_drawn_evenly_or_by_rank() {
     assert!(count("").iter().all(|count| (1800..2200).contains(count)), "{:?}", count(""));
     // 1/k over the sum of 1/1..1/10, 2.929.
     let zipf = count("distribution = \"zipf\"");
-    assert!((6400..7250).contains(&zipf[0]) && (3200..3630).contains(&zipf[1]) && (600..770).contains(&zipf[9]), "{zipf:?}");
+    assert!(
+        (6400..7250).contains(&zipf[0]) && (3200..3630).contains(&zipf[1]) && (600..770).contains(&zipf[9]),
+        "{zipf:?}"
+    );
 }
 
 #[test]
@@ -121,7 +127,9 @@ fn a_rate_is_kept_and_no_rate_is_flat_out() {
 #[test]
 fn settings_that_cannot_work_are_refused() {
     let clock = || Arc::new(ManualClock::default());
-    for bad in ["keys = 2000000000", "payload = \"2MiB\"", "distribution = \"zipf\"\nexponent = 0.0", "start = \"yesterday\""] {
+    for bad in
+        ["keys = 2000000000", "payload = \"2MiB\"", "distribution = \"zipf\"\nexponent = 0.0", "start = \"yesterday\""]
+    {
         assert!(factory_with(bad, clock()).is_err(), "{bad}");
     }
     let refused = factory("").open(place(0, 1), &[SplitPosition { split: "0/1".to_owned(), position: 5.into() }]);
