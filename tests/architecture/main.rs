@@ -148,6 +148,22 @@ holds! {
 }
 
 #[test]
+fn a_file_that_is_declared_for_tests_is_test_code() {
+    let file = |path: &str, text: &str| Source::parse(path, text).unwrap();
+    let parent = "#[cfg(test)]\npub(super) mod fixture;\nmod call;";
+    let tree = Tree::of(vec![
+        file("host/runtime/src/guest/mod.rs", parent),
+        file("host/runtime/src/guest/fixture.rs", "fn f() { g().unwrap(); }"),
+        file("host/runtime/src/guest/fixture/wat.rs", "fn f() { g().unwrap(); }"),
+        file("host/runtime/src/guest/call.rs", "fn f() { g().unwrap(); }"),
+        file("host/core/src/guest/fixture.rs", "fn f() { g().unwrap(); }"),
+    ]);
+    let found = rules::marks(&tree);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("host/runtime/src/guest/call.rs:1:"), "{found:?}");
+}
+
+#[test]
 fn dependencies_are_declared_where_the_architecture_has_them() {
     assert_clean(&rules::dependencies(|manifest| std::fs::read_to_string(source::root().join(manifest)).unwrap()));
     let planted = |name: &str| {

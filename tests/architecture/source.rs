@@ -24,7 +24,18 @@ pub struct Tree {
 }
 
 impl Tree {
-    pub fn of(sources: Vec<Source>) -> Self {
+    /// Files that another one declares as `#[cfg(test)] mod name;` are test code, and so is what lies under them.
+    pub fn of(mut sources: Vec<Source>) -> Self {
+        let declared: Vec<(String, Vec<String>)> = sources
+            .iter()
+            .flat_map(|source| source.test_modules.iter().map(|module| (source.crate_folder(), module.clone())))
+            .collect();
+        for source in &mut sources {
+            let (folder, module) = (source.crate_folder(), module_of(&source.path));
+            if declared.iter().any(|(other, test)| *other == folder && module.starts_with(test)) {
+                source.make_test();
+            }
+        }
         Self { sources }
     }
 
@@ -37,7 +48,7 @@ impl Tree {
             }
         }
         assert!(sources.len() > 20, "only {} sources found under {}", sources.len(), root().display());
-        Self { sources }
+        Self::of(sources)
     }
 }
 
@@ -79,6 +90,9 @@ pub struct Source {
     pub references: Vec<Reference>,
     /// Every identifier, in order.
     pub words: Vec<Word>,
+    is_test: bool,
+    /// Modules that it declares, with test code in files of their own.
+    test_modules: Vec<Vec<String>>,
 }
 
 /// A path as written somewhere, made absolute: `crate::a::b` of the crate's own, else the external crate's name first.
@@ -100,17 +114,34 @@ pub struct Word {
 impl Source {
     pub fn parse(path: &str, text: &str) -> Result<Self, String> {
         let tokens: TokenStream = text.parse().map_err(|error| format!("not Rust: {error}"))?;
-        let mut source =
-            Self { path: path.to_owned(), text: text.to_owned(), references: Vec::new(), words: Vec::new() };
-        let scope = Scope { module: module_of(path), in_test: source.is_test() };
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let is_test = name == "tests.rs" || path.starts_with("tests/") || path.contains("/tests/");
+        let mut source = Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            references: Vec::new(),
+            words: Vec::new(),
+            is_test,
+            test_modules: Vec::new(),
+        };
+        let scope = Scope { module: module_of(path), in_test: is_test };
         source.walk(tokens, &scope);
         Ok(source)
     }
 
     /// Whether all of the file is test code.
     pub fn is_test(&self) -> bool {
-        let name = self.path.rsplit('/').next().unwrap_or_default();
-        name == "tests.rs" || self.path.starts_with("tests/") || self.path.contains("/tests/")
+        self.is_test
+    }
+
+    fn make_test(&mut self) {
+        self.is_test = true;
+        self.references.iter_mut().for_each(|reference| reference.in_test = true);
+        self.words.iter_mut().for_each(|word| word.in_test = true);
+    }
+
+    fn crate_folder(&self) -> String {
+        self.path.split_once("src/").map_or("", |(folder, _)| folder).to_owned()
     }
 
     /// The first module under the crate's root that this file belongs to; `None` for the root itself.
@@ -151,6 +182,10 @@ impl Source {
         let is_method = at > 0 && is_punct(&tokens[at - 1], '.');
         let text = ident.to_string();
         self.words.push(Word { text: text.clone(), line, in_test: scope.in_test, is_method });
+        if text == "mod" && scope.in_test && tokens.get(at + 2).is_some_and(|next| is_punct(next, ';')) {
+            let name = tokens[at + 1].to_string();
+            self.test_modules.push(scope.module.iter().cloned().chain([name]).collect());
+        }
         if text == "mod"
             && let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(body))) =
                 (tokens.get(at + 1), tokens.get(at + 2))
