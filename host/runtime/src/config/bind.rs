@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use wasmill_core::contract::{OperatorContract, Port, StateKind};
+use wasmill_core::contract::{ConfigError, OperatorContract, Port, StateKind};
 use wasmill_core::graph::{Edge, Exchange, Graph, NodeKind};
 use wasmill_core::id::OperatorUid;
 
@@ -70,27 +70,14 @@ impl Pipeline {
     }
 
     fn check_config(&self, operator: &OperatorNode, contract: &OperatorContract) -> Result<(), Error> {
-        let uid = operator.uid.as_str();
-        if let Some(missing) =
-            contract.config.iter().find(|key| key.required && !operator.config.contains_key(&key.name))
-        {
-            return Err(Error::Value {
-                place: self.place(&["operator", uid, "config"]),
-                key: format!("operator.{uid}.config"),
-                message: format!("the component needs the key `{}`: {}", missing.name, missing.doc),
-            });
-        }
-        let known = || contract.config.iter().map(|key| key.name.as_str());
-        match operator.config.keys().find(|key| !known().any(|name| name == *key)) {
-            None => Ok(()),
-            Some(key) => Err(Error::UnknownKey {
-                place: self.place(&["operator", uid, "config", key]),
-                table: format!("[operator.{uid}.config]"),
-                key: key.clone(),
-                nearest: nearest(key, known()),
-                known: known().map(str::to_owned).collect(),
-            }),
-        }
+        contract.check_config(&operator.config).map_err(|source| {
+            let uid = operator.uid.as_str();
+            let place = match &source {
+                ConfigError::Unknown { key, .. } => self.place(&["operator", uid, "config", key]),
+                ConfigError::Missing { .. } => self.place(&["operator", uid, "config"]),
+            };
+            Error::Config { place, uid: operator.uid.clone(), source: Box::new(source) }
+        })
     }
 
     /// The index of the component's input that input `index` of the file feeds.
@@ -100,6 +87,8 @@ impl Pipeline {
         let wrong = |key: &str, message: String| Err(self.wrong_input("operator", &operator.uid, index, key, message));
         let found = match port {
             Some(name) => names().position(|known| known == name),
+            // A component with one input takes any number of upstreams into it.
+            None if contract.inputs.len() == 1 => Some(0),
             None => (index < contract.inputs.len()).then_some(index),
         };
         let Some((found, Port { broadcast, name, .. })) = found.map(|found| (found, &contract.inputs[found])) else {

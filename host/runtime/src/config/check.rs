@@ -79,6 +79,7 @@ impl Check<'_> {
             at_most(limits.key, MAX_KEY, path("limits", "key"))?;
             at_most(limits.value, MAX_RECORD, path("limits", "value"))?;
             at_most(limits.record, MAX_RECORD, path("limits", "record"))?;
+            at_most(limits.result, MAX_RECORD, path("limits", "result"))?;
             at_most(limits.memory, ByteSize::mib(4096), path("limits", "memory"))?;
             at_most(batch.bytes, MAX_RECORD, path("batch", "bytes"))?;
             self.that(limits.call_time.get() >= Duration::from_millis(1), &path("limits", "call-time"), || {

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -44,8 +45,8 @@ pub(super) struct Entry {
 /// Where the keys of a pipeline file stand.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
-    file: PathBuf,
-    known: BTreeMap<Vec<String>, (usize, usize)>,
+    file: Arc<Path>,
+    known: BTreeMap<Vec<String>, (u32, u32)>,
 }
 
 /// A parsed pipeline file.
@@ -57,14 +58,14 @@ pub(super) struct Document {
 
 /// Turns offsets into places.
 pub(super) struct Lines {
-    file: PathBuf,
+    file: Arc<Path>,
     text: String,
 }
 
 impl Document {
     /// Parses `text`, which stands in `file`.
     pub(super) fn parse(file: &Path, text: &str, environment: Environment<'_>) -> Result<Self, Error> {
-        let lines = Lines { file: file.to_owned(), text: text.to_owned() };
+        let lines = Lines { file: Arc::from(file), text: text.to_owned() };
         let table = DeTable::parse(text).map_err(|error| syntax(&error, &lines))?;
         let base = file.parent().unwrap_or(Path::new(""));
         let mut reader = Reader { lines: &lines, base, environment, secrets: Secrets::default() };
@@ -82,12 +83,7 @@ impl Document {
     }
 }
 
-fn note_table(
-    entries: &[Entry],
-    lines: &Lines,
-    path: &mut Vec<String>,
-    known: &mut BTreeMap<Vec<String>, (usize, usize)>,
-) {
+fn note_table(entries: &[Entry], lines: &Lines, path: &mut Vec<String>, known: &mut BTreeMap<Vec<String>, (u32, u32)>) {
     for entry in entries {
         path.push(entry.key.clone());
         note(&entry.node, entry.span.start, lines, path, known);
@@ -95,13 +91,7 @@ fn note_table(
     }
 }
 
-fn note(
-    node: &Node,
-    at: usize,
-    lines: &Lines,
-    path: &mut Vec<String>,
-    known: &mut BTreeMap<Vec<String>, (usize, usize)>,
-) {
+fn note(node: &Node, at: usize, lines: &Lines, path: &mut Vec<String>, known: &mut BTreeMap<Vec<String>, (u32, u32)>) {
     known.insert(path.clone(), lines.line_and_column(at));
     match &node.value {
         Value::Table(entries) => note_table(entries, lines, path, known),
@@ -150,10 +140,11 @@ impl Lines {
         Place { file: self.file.clone(), line, column }
     }
 
-    fn line_and_column(&self, offset: usize) -> (usize, usize) {
+    fn line_and_column(&self, offset: usize) -> (u32, u32) {
         let before = self.text.get(..offset).unwrap_or(&self.text);
         let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        (count(before.matches('\n').count() + 1), count(before[line_start..].chars().count() + 1))
     }
 }
 

@@ -3,7 +3,8 @@
 //! Owns the wording. Text that a `${…}` brought in never stands in a message.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use wasmill_core::fault::{Fault, FaultKind};
 
@@ -11,11 +12,11 @@ use wasmill_core::fault::{Fault, FaultKind};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The file as it was named.
-    pub file: PathBuf,
+    pub file: Arc<Path>,
     /// The line.
-    pub line: usize,
+    pub line: u32,
     /// The column.
-    pub column: usize,
+    pub column: u32,
 }
 
 impl fmt::Display for Place {
@@ -113,7 +114,17 @@ pub enum Error {
         /// The first one's kind of table.
         first: &'static str,
         /// The first one's line.
-        line: usize,
+        line: u32,
+    },
+    /// The component does not take its `config`.
+    #[error("{place}: operator `{uid}`: {source}")]
+    Config {
+        /// Where.
+        place: Place,
+        /// The operator.
+        uid: wasmill_core::id::OperatorUid,
+        /// What is wrong.
+        source: Box<wasmill_core::contract::ConfigError>,
     },
     /// The nodes are no graph.
     #[error("{place}: {source}")]

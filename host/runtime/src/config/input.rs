@@ -31,8 +31,8 @@ pub struct InputTable {
     /// What happens to a record without that key (no such field, or null): `fail` or `drop` (counted). Default: `fail`.
     #[serde(default)]
     pub on_missing_key: OnMissingKey,
-    /// The component's input that this one feeds, by its name; several may feed the same. Left out: the component's input at the
-    /// same place, the first for the first.
+    /// The component's input that this one feeds, by its name; several may feed the same. Left out: the component's only
+    /// input, or of several the one at the same place, the first for the first.
     pub port: Option<String>,
 }
 

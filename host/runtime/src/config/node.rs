@@ -30,7 +30,7 @@ pub(super) struct Reader<'a> {
 struct Known {
     table: &'static str,
     parallelism: Parallelism,
-    line: usize,
+    line: u32,
 }
 
 /// The connectors of sources, by name.

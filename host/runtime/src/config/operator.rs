@@ -44,18 +44,22 @@ pub struct OperatorTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Limits {
-    /// The linear memory of one instance; more is refused to it, on which most languages trap. There is one instance a subtask.
+    /// The linear memory of one instance, of which a subtask has one; more is refused to it, on which most languages trap. Python
+    /// needs 20 MiB at least, QuickJS 3.
     /// Default: `256MiB`.
     pub memory: ByteSize,
     /// How long one call may take, a batch of records at most; a call that takes longer is stopped and counts as a trap.
-    /// Default: `10s`.
+    /// Kept to about 20 ms.
+    /// Default: `30s`.
     pub call_time: Duration,
     /// The longest key that it may emit; no more than 64 KiB. Default: `64KiB`.
     pub key: ByteSize,
     /// The longest value of a state's entry. Default: `16MiB`.
     pub value: ByteSize,
-    /// The longest record that it may emit. Default: `16MiB`.
+    /// The longest record that it may emit: key, value and headers. Default: `16MiB`.
     pub record: ByteSize,
+    /// What one call may hand to the host in all; bounds what the host allocates on the component's behalf. Default: `128MiB`.
+    pub result: ByteSize,
 }
 
 /// `batch`: how many records cross into a component at once. The output does not depend on it (but for late records): larger
@@ -85,10 +89,11 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             memory: ByteSize::mib(256),
-            call_time: Duration::secs(10),
+            call_time: Duration::secs(30),
             key: ByteSize::kib(64),
             value: ByteSize::mib(16),
             record: ByteSize::mib(16),
+            result: ByteSize::mib(128),
         }
     }
 }

@@ -45,8 +45,8 @@ pub struct Pipeline {
     pub operators: Vec<OperatorNode>,
     /// `[sink.…]`, in the order of the file.
     pub sinks: Vec<SinkNode>,
-    /// The graph as declared: the edges of a node are its `inputs` in their order, and each feeds the component's input of the
-    /// same place. [`Pipeline::bind`] gives the graph in which inputs named by port are resolved.
+    /// The graph as declared: the edges of a node are its `inputs` in their order, numbered by place. [`Pipeline::bind`] gives
+    /// the graph in which each edge has the index of the component's input that it feeds.
     pub graph: Graph,
     /// What `${…}` brought in: mask whatever text of this pipeline is shown.
     pub secrets: Secrets,

@@ -154,6 +154,7 @@ fn components_that_do_not_fit_the_file_are_refused_by_place() {
     let two = contract(&[("left", false), ("rules", true)], &[], false);
     let cases = [
         (file(keyed, "{ rate = 1 }", "a/late"), &one, ""),
+        (file(&format!("[{keyed}, {keyed}]"), "{ rate = 1 }", "a"), &one, ""),
         (
             file("\"s\"", "{ rate = 1 }", "a"),
             &one,
@@ -162,12 +163,12 @@ fn components_that_do_not_fit_the_file_are_refused_by_place() {
         (
             file(keyed, "{ }", "a"),
             &one,
-            "p.toml:8:1: `operator.a.config`: the component needs the key `rate`: how fast",
+            "p.toml:8:1: operator `a`: operator `op` needs the config key `rate` (how fast)",
         ),
         (
             file(keyed, "{ rate = 1, hom = 2 }", "a"),
             &one,
-            "p.toml:8:22: unknown key `hom` in [operator.a.config]; did you mean `home`?; known here: home, rate",
+            "p.toml:8:22: operator `a`: config key `hom` is not read by operator `op`; did you mean `home`?",
         ),
         (
             file(keyed, "{ rate = 1 }", "a/lat"),
@@ -175,9 +176,9 @@ fn components_that_do_not_fit_the_file_are_refused_by_place() {
             "p.toml:11:1: `sink.o.input.from`: the component of `a` has no output `lat`; did you mean `late`?; it has: out, late",
         ),
         (
-            file(&format!("[{keyed}, {keyed}]"), "{ rate = 1 }", "a"),
-            &one,
-            "p.toml:7:46: `operator.a.input.from`: the component has 1 input(s), and this is number 2: name the one it feeds by `port`",
+            file("[\"s\", { from = \"s\", exchange = \"broadcast\" }, \"s\"]", "{ rate = 1 }", "s"),
+            &two,
+            "p.toml:7:55: `operator.a.input.from`: the component has 2 input(s), and this is number 3: name the one it feeds by `port`",
         ),
         (
             file("{ from = \"s\", key = \"k\", port = \"inn\" }", "{ rate = 1 }", "a"),

@@ -2,15 +2,18 @@
 //!
 //! Owns what the job tells of itself; whoever shows it takes a [`Snapshot`]. Does not own how it is shown.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use wasmill_core::id::{Attempt, CheckpointId, JobId};
+use wasmill_core::id::{Attempt, CheckpointId, JobId, SubtaskId};
 use wasmill_core::time::Timestamp;
 
 use super::meter::{Reading, SubtaskMeter};
+use super::metric;
 
 /// What a job is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +89,8 @@ struct Inner {
     completed: u64,
     failed: u64,
     meters: Vec<Arc<SubtaskMeter>>,
+    /// What the subtasks of earlier attempts counted, so that a counter never goes back.
+    earlier: BTreeMap<SubtaskId, Reading>,
     checkpoint: Option<CheckpointReport>,
     restore: Option<RestoreReport>,
     failure: Option<String>,
@@ -108,8 +113,10 @@ pub struct Snapshot {
     pub completed: u64,
     /// Checkpoints that were given up since the process began.
     pub failed: u64,
-    /// The subtasks' counters.
+    /// The subtasks' counters since the attempt began.
     pub subtasks: Vec<Reading>,
+    /// What the subtasks of earlier attempts counted, added up; of weight are the counters alone.
+    pub earlier: BTreeMap<SubtaskId, Reading>,
     /// The last checkpoint that completed.
     pub checkpoint: Option<CheckpointReport>,
     /// The last restore.
@@ -131,6 +138,7 @@ impl StatusBoard {
             completed: 0,
             failed: 0,
             meters: Vec::new(),
+            earlier: BTreeMap::new(),
             checkpoint: None,
             restore: None,
             failure: None,
@@ -147,7 +155,13 @@ impl StatusBoard {
         let mut inner = self.0.lock();
         inner.attempt = attempt;
         inner.started = now;
-        inner.meters = meters;
+        for meter in std::mem::replace(&mut inner.meters, meters) {
+            let reading = meter.read();
+            match inner.earlier.entry(reading.id.clone()) {
+                Entry::Vacant(place) => drop(place.insert(reading)),
+                Entry::Occupied(mut earlier) => earlier.get_mut().add(&reading),
+            }
+        }
     }
 
     /// An attempt failed and another will follow.
@@ -162,6 +176,7 @@ impl StatusBoard {
     pub fn checkpoint_completed(&self, report: CheckpointReport) {
         let mut inner = self.0.lock();
         inner.completed += 1;
+        metric::observe_checkpoint(&inner.job, &report);
         inner.checkpoint = Some(report);
     }
 
@@ -172,7 +187,9 @@ impl StatusBoard {
 
     /// An attempt restored its state.
     pub fn restored(&self, report: RestoreReport) {
-        self.0.lock().restore = Some(report);
+        let mut inner = self.0.lock();
+        metric::observe_restore(&inner.job, &report);
+        inner.restore = Some(report);
     }
 
     /// The board now.
@@ -188,6 +205,7 @@ impl StatusBoard {
             completed: inner.completed,
             failed: inner.failed,
             subtasks: inner.meters.iter().map(|meter| meter.read()).collect(),
+            earlier: inner.earlier.clone(),
             checkpoint: inner.checkpoint.clone(),
             restore: inner.restore.clone(),
             failure: inner.failure.clone(),

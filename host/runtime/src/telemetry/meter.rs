@@ -204,6 +204,25 @@ impl SubtaskMeter {
     }
 }
 
+impl Reading {
+    /// Adds the counters of another reading of the same subtask.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.records_in += other.records_in;
+        self.records_out += other.records_out;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.calls += other.calls;
+        self.called += other.called;
+        self.backpressured += other.backpressured;
+        self.idle += other.idle;
+        for (mine, other) in self.dropped.iter_mut().zip(&other.dropped) {
+            mine.1 += other.1;
+        }
+        self.cache.hits += other.cache.hits;
+        self.cache.misses += other.cache.misses;
+    }
+}
+
 fn add(counter: &AtomicU64, by: Duration) {
     counter.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
