@@ -4,51 +4,15 @@
 //! strings as they are, integers as 8 bytes big-endian with the sign bit flipped, booleans as one byte. Does not own which
 //! subtask a key belongs to, nor what happens to a record without one.
 
-use std::fmt;
-use std::str::FromStr;
-
+use crate::config::input::KeySpec;
 use crate::format::cbor::{self, Head, Malformed, Walk};
 
 /// Longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 64 << 10;
 
-/// Where a record's key stands.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum KeySpec {
-    /// The key that the source or the operator before gave the record.
-    #[default]
-    RecordKey,
-    /// A field of the value.
-    Field(String),
-    /// A JSON pointer into the value (RFC 6901): `/user/id`, `/items/0`.
-    Pointer(String),
-}
-
-impl FromStr for KeySpec {
-    type Err = std::convert::Infallible;
-
-    /// Text that begins with a slash is a pointer, other text a field.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(if text.starts_with('/') { Self::Pointer(text.to_owned()) } else { Self::Field(text.to_owned()) })
-    }
-}
-
-impl fmt::Display for KeySpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RecordKey => f.write_str("the record's key"),
-            Self::Field(name) => write!(f, "the field `{name}`"),
-            Self::Pointer(pointer) => write!(f, "`{pointer}`"),
-        }
-    }
-}
-
 /// Why an edge's key cannot be found in any record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A pointer that is none.
-    #[error("key `{0}` is not a JSON pointer: `~` is followed by 0 or 1")]
-    Pointer(String),
     /// The records are arrays and have no such place.
     #[error("key `{key}` is not among the source's fields: {fields}")]
     UnknownField {
@@ -103,7 +67,8 @@ impl From<Malformed> for NoKey {
 /// Finds the keys of an edge's records. Allocates nothing per record.
 ///
 /// ```
-/// use wasmill_runtime::exchange::key::{KeyExtractor, KeySpec};
+/// use wasmill_runtime::config::input::KeySpec;
+/// use wasmill_runtime::exchange::key::KeyExtractor;
 /// let extractor = KeyExtractor::new(&KeySpec::Field("id".to_owned()), None)?;
 /// let mut scratch = Vec::new();
 /// let value = b"\xa2\x62id\x63abc\x61n\x01"; // {"id": "abc", "n": 1}
@@ -130,15 +95,10 @@ impl KeyExtractor {
     /// # Errors
     /// See [`Error`].
     pub fn new(spec: &KeySpec, fields: Option<&[String]>) -> Result<Self, Error> {
-        let mut steps = match spec {
-            KeySpec::RecordKey => return Ok(Self { steps: Vec::new() }),
+        let mut steps: Vec<Step> = match spec {
+            KeySpec::Record => return Ok(Self { steps: Vec::new() }),
             KeySpec::Field(name) => vec![Step { name: name.as_bytes().into(), index: None }],
-            KeySpec::Pointer(pointer) => {
-                let tokens = pointer.strip_prefix('/').ok_or_else(|| Error::Pointer(pointer.clone()))?.split('/');
-                tokens
-                    .map(|token| step(token).ok_or_else(|| Error::Pointer(pointer.clone())))
-                    .collect::<Result<_, _>>()?
-            }
+            KeySpec::Pointer(tokens) => tokens.iter().map(|token| step(token)).collect(),
         };
         if let (Some(fields), Some(first)) = (fields, steps.first_mut()) {
             let place = fields.iter().position(|field| *field.as_bytes() == *first.name);
@@ -175,23 +135,11 @@ impl KeyExtractor {
     }
 }
 
-/// One level of a pointer; `None` where its escapes are wrong.
-fn step(token: &str) -> Option<Step> {
-    let mut name = String::with_capacity(token.len());
-    let mut chars = token.chars();
-    while let Some(char) = chars.next() {
-        name.push(match char {
-            '~' => match chars.next()? {
-                '0' => '~',
-                '1' => '/',
-                _ => return None,
-            },
-            other => other,
-        });
-    }
-    let is_index = name == "0" || (name.bytes().all(|byte| byte.is_ascii_digit()) && !name.starts_with('0'));
-    let index = if is_index { name.parse().ok() } else { None };
-    Some(Step { name: name.into_bytes().into_boxed_slice(), index })
+/// One level of a pointer: in a map the token is the key, in an array its number.
+fn step(token: &str) -> Step {
+    let is_index = token == "0" || (token.bytes().all(|byte| byte.is_ascii_digit()) && !token.starts_with('0'));
+    let index = if is_index { token.parse().ok() } else { None };
+    Step { name: token.as_bytes().into(), index }
 }
 
 /// The next item's head, tags passed over; numbers in tags (bignums) are none of our keys.
@@ -308,7 +256,7 @@ mod tests {
     }
 
     fn find(spec: &str, fields: Option<&[String]>, value: &str) -> Result<Vec<u8>, NoKey> {
-        let extractor = KeyExtractor::new(&spec.parse().unwrap(), fields).unwrap();
+        let extractor = KeyExtractor::new(&KeySpec::parse(spec).unwrap(), fields).unwrap();
         extractor.key(None, Some(&hex(value)), &mut Vec::new()).map(<[u8]>::to_vec)
     }
 
@@ -363,13 +311,12 @@ mod tests {
     fn a_key_that_no_record_can_have_is_refused_at_once() {
         let fields = ["a".to_owned()];
         assert!(KeyExtractor::new(&KeySpec::Field("b".to_owned()), Some(&fields)).is_err());
-        assert!(KeyExtractor::new(&KeySpec::Pointer("/a~2".to_owned()), None).is_err());
-        assert!(KeyExtractor::new(&KeySpec::Pointer("a".to_owned()), None).is_err());
+        assert!(KeyExtractor::new(&KeySpec::Pointer(vec!["b".to_owned(), "c".to_owned()]), Some(&fields)).is_err());
     }
 
     #[test]
     fn the_records_own_key_needs_no_value() {
-        let extractor = KeyExtractor::new(&KeySpec::RecordKey, None).unwrap();
+        let extractor = KeyExtractor::new(&KeySpec::Record, None).unwrap();
         let mut scratch = Vec::new();
         assert_eq!(extractor.key(Some(b"k"), None, &mut scratch), Ok(&b"k"[..]));
         assert_eq!(extractor.key(None, Some(b"\x01"), &mut scratch), Err(NoKey::NoRecordKey));
@@ -392,7 +339,7 @@ mod tests {
         #[test]
         fn no_value_panics(value in proptest::collection::vec(any::<u8>(), 0..100)) {
             for spec in ["k", "/0/a", "/"] {
-                let extractor = KeyExtractor::new(&spec.parse().unwrap(), None).unwrap();
+                let extractor = KeyExtractor::new(&KeySpec::parse(spec).unwrap(), None).unwrap();
                 let _ = extractor.key(None, Some(&value), &mut Vec::new());
             }
         }

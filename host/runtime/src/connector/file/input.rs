@@ -84,9 +84,9 @@ pub struct Input {
 }
 
 enum Kind {
-    Plain { file: File, follow: bool },
+    Plain { file: Counted, follow: bool },
     Compressed(Box<dyn Read + Send>),
-    Stdin { chunks: Receiver<io::Result<Vec<u8>>>, pending: Vec<u8>, taken: usize },
+    Stdin { chunks: Receiver<io::Result<Vec<u8>>>, pending: Vec<u8>, taken: usize, bytes: Arc<AtomicU64> },
 }
 
 /// Counts what is read of a file, for the source's figures.
@@ -123,25 +123,23 @@ impl Input {
         if follow && is_compressed(path) {
             return Err(Error::FollowCompressed(shown.to_owned()));
         }
+        let file = Counted { file, bytes: Arc::clone(bytes) };
         let kind = match path.extension().and_then(|extension| extension.to_str()) {
             Some("gz") => {
-                let counted = io::BufReader::with_capacity(1 << 16, Counted { file, bytes: Arc::clone(bytes) });
-                Kind::Compressed(Box::new(flate2::bufread::MultiGzDecoder::new(counted)))
+                let buffered = io::BufReader::with_capacity(1 << 16, file);
+                Kind::Compressed(Box::new(flate2::bufread::MultiGzDecoder::new(buffered)))
             }
-            Some("zst") => {
-                let counted = Counted { file, bytes: Arc::clone(bytes) };
-                Kind::Compressed(Box::new(zstd::stream::read::Decoder::new(counted).map_err(io)?))
-            }
+            Some("zst") => Kind::Compressed(Box::new(zstd::stream::read::Decoder::new(file).map_err(io)?)),
             _ => Kind::Plain { file, follow },
         };
         Ok(Self { path: path.to_owned(), shown: shown.to_owned(), kind, offset: 0 })
     }
 
-    /// Takes standard input, once in the life of the process.
+    /// Takes standard input, once in the life of the process. `bytes` counts what is read of it.
     ///
     /// # Errors
     /// Where something was read from it before.
-    pub fn stdin() -> Result<Self, Error> {
+    pub fn stdin(bytes: &Arc<AtomicU64>) -> Result<Self, Error> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         static READ: AtomicU64 = AtomicU64::new(0);
         if TAKEN.swap(true, Ordering::SeqCst) {
@@ -152,7 +150,7 @@ impl Input {
         // Its reads wait for whoever writes, which a subtask's thread must not. It ends with the input or the process.
         crate::spawn::thread("stdin", move || pump(&mut io::stdin().lock(), &sender, &READ))
             .map_err(|error| Error::Io { path: shown.clone(), error: io::Error::other(error) })?;
-        let kind = Kind::Stdin { chunks, pending: Vec::new(), taken: 0 };
+        let kind = Kind::Stdin { chunks, pending: Vec::new(), taken: 0, bytes: Arc::clone(bytes) };
         Ok(Self { path: PathBuf::from(STDIN), shown, kind, offset: 0 })
     }
 
@@ -174,7 +172,13 @@ impl Input {
                     Ok(0) => Ok(Fill::End),
                     other => other.map(Fill::Bytes),
                 },
-                Kind::Stdin { chunks, pending, taken } => next_chunk(chunks, pending, taken, rest),
+                Kind::Stdin { chunks, pending, taken, bytes } => {
+                    next_chunk(chunks, pending, taken, rest).inspect(|fill| {
+                        if let Fill::Bytes(read) = fill {
+                            bytes.fetch_add(*read as u64, Ordering::Relaxed);
+                        }
+                    })
+                }
             };
             match found.map_err(|error| self.error(error))? {
                 Fill::Bytes(read) => filled += read,
@@ -198,7 +202,7 @@ impl Input {
     pub fn skip_to(&mut self, offset: u64) -> Result<(), Error> {
         let shorter = |len| Error::Shorter { path: self.shown.clone(), len, offset };
         match &mut self.kind {
-            Kind::Plain { file, .. } => {
+            Kind::Plain { file: Counted { file, .. }, .. } => {
                 let io = |error| Error::Io { path: self.shown.clone(), error };
                 let len = file.metadata().map_err(io)?.len();
                 if len < offset {
@@ -222,7 +226,7 @@ impl Input {
 
     /// Nothing was there: is it still the file that was opened, and as long as before?
     fn check_followed(&self) -> Result<(), Error> {
-        let Kind::Plain { file, .. } = &self.kind else { return Ok(()) };
+        let Kind::Plain { file: Counted { file, .. }, .. } = &self.kind else { return Ok(()) };
         let io = |error| Error::Io { path: self.shown.clone(), error };
         let opened = file.metadata().map_err(io)?;
         if opened.len() < self.offset {

@@ -342,3 +342,6 @@ impl SourceReader for FileReader {
         ReadCounts { undecodable: self.undecodable, bytes: self.bytes.load(Ordering::Relaxed) }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -130,7 +130,7 @@ impl Split {
             if origin.position.offset > 0 {
                 return Err(input::Error::StdinTwice(origin.position.offset).into());
             }
-            Input::stdin()?
+            Input::stdin(bytes)?
         } else {
             Input::open(&origin.path, &origin.name, config.follow, bytes)?
         };
