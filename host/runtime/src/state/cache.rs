@@ -94,14 +94,58 @@ impl Cache {
         self.young.find(key).map(Spot::Young).or_else(|| self.old.find(key).map(Spot::Old))
     }
 
+    /// Where each of `keys` almost surely is, to be confirmed by [`Cache::holds`]; `None` where that is not known.
+    ///
+    /// An entry out of the processor's caches takes several reads of memory, one after the other. Here the first reads of
+    /// all keys are made before the second ones, and so on, so that they overlap.
+    pub(super) fn guess<'a>(&self, keys: impl Iterator<Item = Key<'a>>, spots: &mut Vec<Option<Spot>>) {
+        spots.clear();
+        spots.extend(keys.map(|key| {
+            let fresh = self.fresh.candidate(&key).map(Spot::Fresh);
+            fresh.or_else(|| self.guess_behind(&key))
+        }));
+        let mut touched = 0;
+        for spot in spots.iter().flatten() {
+            let (layer, index) = self.place(*spot);
+            touched ^= layer.touch(index);
+        }
+        // The bytes mean nothing, but they must be read.
+        std::hint::black_box(touched);
+    }
+
+    fn guess_behind(&self, key: &Key<'_>) -> Option<Spot> {
+        for (at, frozen) in self.frozen.iter().enumerate().rev() {
+            if let Some(index) = frozen.layer.candidate(key) {
+                return Some(Spot::Frozen(at, index));
+            }
+        }
+        for (at, layer) in self.settling.iter().enumerate().rev() {
+            if let Some(index) = layer.candidate(key) {
+                return Some(Spot::Settling(at, index));
+            }
+        }
+        self.young.candidate(key).map(Spot::Young)
+    }
+
+    /// Whether the entry at `spot` is that of `key`.
+    pub(super) fn holds(&self, spot: Spot, key: &Key<'_>) -> bool {
+        let (layer, index) = self.place(spot);
+        layer.holds(index, key)
+    }
+
     /// The value at a spot; `None`: known to be absent.
     pub(super) fn value(&self, spot: Spot) -> Option<&[u8]> {
+        let (layer, index) = self.place(spot);
+        layer.value(index)
+    }
+
+    fn place(&self, spot: Spot) -> (&Layer, EntryIndex) {
         match spot {
-            Spot::Fresh(index) => self.fresh.value(index),
-            Spot::Frozen(at, index) => self.frozen[at].layer.value(index),
-            Spot::Settling(at, index) => self.settling[at].value(index),
-            Spot::Young(index) => self.young.value(index),
-            Spot::Old(index) => self.old.value(index),
+            Spot::Fresh(index) => (&self.fresh, index),
+            Spot::Frozen(at, index) => (&*self.frozen[at].layer, index),
+            Spot::Settling(at, index) => (&self.settling[at], index),
+            Spot::Young(index) => (&self.young, index),
+            Spot::Old(index) => (&self.old, index),
         }
     }
 

@@ -23,6 +23,8 @@ use crate::clock::SharedClock;
 
 /// Entries settled in one [`KeyedState::maintain`], if there are any; more where more were written since the last.
 const SETTLE: usize = 256;
+/// Keys looked up together, so that their reads of memory overlap: few enough to stay in the processor's nearest cache.
+const BLOCK: usize = 64;
 /// Snapshots that may wait for their local cut.
 const MAX_PENDING_CUTS: usize = 2;
 /// Most that a cache may have: an index within a layer is a `u32`.
@@ -48,6 +50,8 @@ pub struct KeyedState {
     /// The sequence of the layer frozen last.
     sequence: u64,
     gauges: Gauges,
+    /// Memory for where a block's keys are.
+    spots: Vec<Option<Spot>>,
     missing: Missing,
     _lock: File,
 }
@@ -108,6 +112,7 @@ impl KeyedState {
             clock,
             sequence: 0,
             gauges: Gauges::default(),
+            spots: Vec::new(),
             missing: Missing::default(),
             _lock: lock,
         })
@@ -131,17 +136,26 @@ impl KeyedState {
         }
         self.missing.slots.clear();
         self.missing.rows.clear();
-        for (slot, (bytes, &hash)) in keys.iter().zip(hashes).enumerate() {
-            let key = Key::new(id, hash, bytes);
-            match self.known(&key, hash)? {
-                Known::Unknown(group) => {
-                    self.missing.slots.push((slot, group));
-                    self.missing.rows.push_with(|row| row::encode_key(group, bytes, row));
+        for start in (0..keys.len()).step_by(BLOCK) {
+            let end = keys.len().min(start + BLOCK);
+            self.cache.guess((start..end).map(|slot| Key::new(id, hashes[slot], keys.get(slot))), &mut self.spots);
+            for slot in start..end {
+                let (bytes, hash) = (keys.get(slot), hashes[slot]);
+                let key = Key::new(id, hash, bytes);
+                let known = match self.spots[slot - start] {
+                    Some(spot) if self.cache.holds(spot, &key) => Known::At(spot),
+                    _ => self.known(&key, hash)?,
+                };
+                match known {
+                    Known::Unknown(group) => {
+                        self.missing.slots.push((slot, group));
+                        self.missing.rows.push_with(|row| row::encode_key(group, bytes, row));
+                    }
+                    // Past the first missing key, values wait for their turn.
+                    _ if !self.missing.slots.is_empty() => {}
+                    Known::At(spot) => out.push(self.cache.value(spot)),
+                    Known::Absent => out.push(None),
                 }
-                // Past the first missing key, values wait for their turn.
-                _ if !self.missing.slots.is_empty() => {}
-                Known::At(spot) => out.push(self.cache.value(spot)),
-                Known::Absent => out.push(None),
             }
         }
         self.gauges.hits += (keys.len() - self.missing.slots.len()) as u64;

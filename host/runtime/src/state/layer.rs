@@ -99,14 +99,29 @@ impl Layer {
     }
 
     pub(super) fn find(&self, key: &Key<'_>) -> Option<EntryIndex> {
-        let slot = self.table.find(Slot::hash(key.tag), |slot| {
-            slot.tag == key.tag
-                // Slots of drained entries stay behind and match nothing.
-                && self.entries.get(slot.index as usize).is_some_and(|entry| {
-                    entry.state == key.state && self.arena.get(entry.at, 0, entry.key_len) == key.bytes
-                })
-        });
+        let slot =
+            self.table.find(Slot::hash(key.tag), |slot| slot.tag == key.tag && self.holds(EntryIndex(slot.index), key));
         slot.map(|slot| EntryIndex(slot.index))
+    }
+
+    /// The entry whose key has the same mixed hash, which is almost always the key's: to be confirmed by [`Layer::holds`]. None
+    /// where the key is surely not in the layer.
+    pub(super) fn candidate(&self, key: &Key<'_>) -> Option<EntryIndex> {
+        self.table.find(Slot::hash(key.tag), |slot| slot.tag == key.tag).map(|slot| EntryIndex(slot.index))
+    }
+
+    /// Reads a byte of the entry and returns it, so that the entry is at hand soon after.
+    pub(super) fn touch(&self, index: EntryIndex) -> u8 {
+        let entry = self.entries.get(index.0 as usize);
+        entry.and_then(|entry| self.arena.byte(entry.at)).unwrap_or_default()
+    }
+
+    /// Whether the entry is that of `key`.
+    pub(super) fn holds(&self, index: EntryIndex, key: &Key<'_>) -> bool {
+        // Slots of drained entries stay behind and match nothing.
+        self.entries
+            .get(index.0 as usize)
+            .is_some_and(|entry| entry.state == key.state && self.arena.get(entry.at, 0, entry.key_len) == key.bytes)
     }
 
     pub(super) fn value(&self, index: EntryIndex) -> Option<&[u8]> {
@@ -237,6 +252,10 @@ impl Arena {
     fn get(&self, at: At, skip: u32, len: u32) -> &[u8] {
         let start = at.offset as usize + skip as usize;
         &self.chunks[at.chunk as usize][start..start + len as usize]
+    }
+
+    fn byte(&self, at: At) -> Option<u8> {
+        self.chunks.get(at.chunk as usize)?.get(at.offset as usize).copied()
     }
 
     fn get_mut(&mut self, at: At, skip: u32, len: u32) -> &mut [u8] {

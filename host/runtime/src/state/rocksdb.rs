@@ -307,7 +307,10 @@ fn group_bounds(start: Option<&[u8]>, end: Option<&[u8]>) -> KeyGroupRange {
 }
 
 fn db_options(shared: &SharedMemory) -> Options {
-    let mut options = family_options(shared);
+    // What is in memory when the database is closed belongs to no local cut: writing it would only delay a restart. The
+    // library has no setter for this one, and knows its name.
+    let quick = Options::default().get_options_from_string("avoid_flush_during_shutdown=true");
+    let mut options = quick.unwrap_or_default();
     options.set_write_buffer_manager(&shared.buffers);
     // One flush and one compaction at a time a subtask: its thread shares the machine with others'.
     options.set_max_background_jobs(2);
