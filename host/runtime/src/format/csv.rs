@@ -204,12 +204,17 @@ impl CsvDecoder {
         if split.ends.len() != columns.width {
             return Err(Undecodable::Width { found: split.ends.len(), expected: columns.width });
         }
+        // Once for all: the splits lie at ASCII characters.
+        let is_utf8 = std::str::from_utf8(split.bytes(record)).is_ok();
         fields.push_head(out, columns.outputs.len());
         for Output { column, name, key, column_type } in &columns.outputs {
             let text = split.field(record, *column);
             out.extend_from_slice(key);
             if fields.is_null(text) {
                 out.push(cbor::NULL);
+            } else if *column_type == ColumnType::Text && is_utf8 {
+                cbor::push_head(out, cbor::TEXT, text.len() as u64);
+                out.extend_from_slice(text);
             } else {
                 push_text_as(out, name, *column_type, text)?;
             }
@@ -239,6 +244,11 @@ impl CsvDecoder {
 }
 
 impl Record {
+    /// The bytes that the fields are cut out of.
+    fn bytes<'a>(&'a self, record: &'a [u8]) -> &'a [u8] {
+        if self.is_unquoted { &self.unquoted } else { record }
+    }
+
     fn field<'a>(&'a self, record: &'a [u8], column: usize) -> &'a [u8] {
         let before = column.checked_sub(1).map(|before| self.ends[before]);
         if self.is_unquoted {

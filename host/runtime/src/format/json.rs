@@ -1,19 +1,24 @@
 //! A line of JSON to deterministic CBOR, in one pass over the line.
 //!
-//! Owns the conversion of values and the order of keys. Numbers are integers where JSON writes them so and 64 bits hold them,
+//! Owns which fields of the object are kept, in what order, and the event time. Numbers are integers where JSON writes them so and 64 bits hold them,
 //! else floats. Types and nulls of the pipeline apply to the object's own fields, not to nested ones.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use wasmill_core::time::Timestamp;
 
-use super::fields::{Fields, bad_value, push_text_as};
+use self::map::{Maps, text_of};
+use self::value::Value;
+use super::fields::Fields;
 use super::time::TimeParser;
 use super::{Undecodable, cbor, excerpt};
 use crate::config::source::ColumnType;
+
+mod map;
+mod value;
 
 /// Decodes the objects of one source.
 #[derive(Debug)]
@@ -57,20 +62,6 @@ struct Work {
     event_time: Option<Timestamp>,
     /// The precise reason behind the parser's error.
     error: Option<Undecodable>,
-}
-
-/// The entries of the maps being written, innermost last.
-#[derive(Debug, Default)]
-struct Maps {
-    entries: Vec<Entry>,
-    sorted: Vec<u8>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    start: usize,
-    key_end: usize,
-    end: usize,
 }
 
 impl JsonDecoder {
@@ -167,7 +158,7 @@ impl Work {
     fn start(&mut self, fields: usize) {
         self.spans.clear();
         self.spans.resize(fields, (0, 0));
-        self.maps.entries.clear();
+        self.maps.clear();
         self.event_time = None;
         self.error = None;
     }
@@ -185,51 +176,6 @@ impl Work {
     fn fail<E: serde::de::Error>(&mut self, error: Undecodable) -> E {
         self.error = Some(error);
         E::custom("")
-    }
-}
-
-impl Maps {
-    /// Begins a map or array whose length is not known yet; returns where its head stands.
-    fn begin(out: &mut Vec<u8>) -> usize {
-        out.push(0);
-        out.len() - 1
-    }
-
-    /// Sorts the entries from `first` on, whose map began at `head`; `Err` is the key that is there twice.
-    fn end_map(&mut self, out: &mut Vec<u8>, head: usize, first: usize) -> Result<(), String> {
-        let Self { entries, sorted } = self;
-        let key = |entry: &Entry| &out[entry.start..entry.key_end];
-        let mut in_order = true;
-        for pair in entries[first..].windows(2) {
-            in_order &= key(&pair[0]) < key(&pair[1]);
-        }
-        if !in_order {
-            entries[first..].sort_unstable_by(|a, b| key(a).cmp(key(b)));
-            if let Some(pair) = entries[first..].windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
-                return Err(text_of(key(&pair[0])));
-            }
-            sorted.clear();
-            for entry in &entries[first..] {
-                sorted.extend_from_slice(&out[entry.start..entry.end]);
-            }
-            out.truncate(head + 1);
-            out.extend_from_slice(sorted);
-        }
-        let count = entries.len() - first;
-        entries.truncate(first);
-        Self::end(out, head, cbor::MAP, count);
-        Ok(())
-    }
-
-    /// Writes the head of a map or array of `count`; one byte was left for it.
-    fn end(out: &mut Vec<u8>, head: usize, major: u8, count: usize) {
-        if count < 24 {
-            out[head] = major << 5 | count as u8;
-        } else {
-            let mut bytes = Vec::with_capacity(9);
-            cbor::push_head(&mut bytes, major, count as u64);
-            out.splice(head..=head, bytes);
-        }
     }
 }
 
@@ -296,7 +242,7 @@ impl Object<'_> {
     /// Writes the whole object to `out`.
     fn all_fields<'de, A: MapAccess<'de>>(self, map: &mut A) -> Result<(), A::Error> {
         let Self { fields, targets, time, work, out } = self;
-        let head = Maps::begin(out);
+        let open = work.maps.begin(out);
         let mut place = 0;
         let mut start = out.len();
         while let Some(target) = map.next_key_seed(Name { targets, place, out: Some(out) })? {
@@ -308,17 +254,12 @@ impl Object<'_> {
             if let (true, Some(parser)) = (target.is_time, time.as_mut()) {
                 work.event_time = Some(read_time(parser, &out[key_end..], name).map_err(|error| work.fail(error))?);
             }
-            work.maps.entries.push(Entry { start, key_end, end: out.len() });
+            work.maps.entry(start, key_end, out.len());
             start = out.len();
         }
-        let ended = work.maps.end_map(out, head, 0);
+        let ended = work.maps.end(out, open);
         ended.map_err(|field| work.fail(Undecodable::TwiceField { field }))
     }
-}
-
-/// An encoded key's text.
-fn text_of(key: &[u8]) -> String {
-    minicbor::Decoder::new(key).str().unwrap_or_default().to_owned()
 }
 
 /// Takes the event time from the field's encoded value.
@@ -371,152 +312,5 @@ impl Visitor<'_> for Name<'_> {
             cbor::push_text(out, name);
         }
         Ok(self.targets.find(self.place, name))
-    }
-}
-
-/// Any value; `column_type` and `null` are the pipeline's for a field of the record, and nothing for nested values.
-struct Value<'a> {
-    out: &'a mut Vec<u8>,
-    work: &'a mut Work,
-    null: &'a [Box<[u8]>],
-    column_type: Option<ColumnType>,
-}
-
-impl Value<'_> {
-    fn nested<'b>(out: &'b mut Vec<u8>, work: &'b mut Work) -> Value<'b> {
-        Value { out, work, null: &[], column_type: None }
-    }
-
-    /// A value that the field's type does not have.
-    #[cold]
-    fn mismatch<E: serde::de::Error>(self, value: fmt::Arguments<'_>) -> E {
-        let column_type = self.column_type.unwrap_or(ColumnType::Text);
-        // The field's name is known one level up, which puts it in.
-        self.work.fail(bad_value("", value.to_string().as_bytes(), column_type))
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Value<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Value<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        self.out.push(cbor::NULL);
-        Ok(())
-    }
-
-    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<(), E> {
-        match self.column_type {
-            None | Some(ColumnType::Bool) => cbor::push_bool(self.out, value),
-            Some(_) => return Err(self.mismatch(format_args!("{value}"))),
-        }
-        Ok(())
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
-        match self.column_type {
-            None | Some(ColumnType::U64) => cbor::push_u64(self.out, value),
-            Some(ColumnType::I64) if i64::try_from(value).is_ok() => cbor::push_u64(self.out, value),
-            Some(ColumnType::F64) => cbor::push_f64(self.out, value as f64),
-            Some(_) => return Err(self.mismatch(format_args!("{value}"))),
-        }
-        Ok(())
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
-        match self.column_type {
-            None | Some(ColumnType::I64) => cbor::push_i64(self.out, value),
-            Some(ColumnType::F64) => cbor::push_f64(self.out, value as f64),
-            Some(_) => return Err(self.mismatch(format_args!("{value}"))),
-        }
-        Ok(())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
-        match self.column_type {
-            None | Some(ColumnType::F64) => cbor::push_f64(self.out, value),
-            Some(_) => return Err(self.mismatch(format_args!("{value}"))),
-        }
-        Ok(())
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
-        if self.null.iter().any(|null| **null == *text.as_bytes()) {
-            self.out.push(cbor::NULL);
-            return Ok(());
-        }
-        match self.column_type {
-            None | Some(ColumnType::Text) => cbor::push_text(self.out, text),
-            Some(column_type) => {
-                push_text_as(self.out, "", column_type, text.as_bytes()).map_err(|error| self.work.fail(error))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        if self.column_type.is_some() {
-            return Err(self.mismatch(format_args!("an array")));
-        }
-        let head = Maps::begin(self.out);
-        let mut count = 0;
-        while seq.next_element_seed(Value::nested(self.out, self.work))?.is_some() {
-            count += 1;
-        }
-        Maps::end(self.out, head, cbor::ARRAY, count);
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        if self.column_type.is_some() {
-            return Err(self.mismatch(format_args!("an object")));
-        }
-        let Self { out, work, .. } = self;
-        let head = Maps::begin(out);
-        let first = work.maps.entries.len();
-        let mut start = out.len();
-        while map.next_key_seed(NestedName { out })?.is_some() {
-            let key_end = out.len();
-            map.next_value_seed(Value::nested(out, work))?;
-            work.maps.entries.push(Entry { start, key_end, end: out.len() });
-            start = out.len();
-        }
-        let ended = work.maps.end_map(out, head, first);
-        ended.map_err(|field| work.fail(Undecodable::TwiceField { field }))
-    }
-}
-
-/// A key of a nested object.
-struct NestedName<'a> {
-    out: &'a mut Vec<u8>,
-}
-
-impl<'de> DeserializeSeed<'de> for NestedName<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for NestedName<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a field's name")
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<(), E> {
-        cbor::push_text(self.out, name);
-        Ok(())
     }
 }
