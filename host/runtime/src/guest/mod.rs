@@ -14,14 +14,14 @@ mod describe;
 mod diagnostics;
 pub mod effects;
 mod engine;
-#[cfg(test)]
-mod fixture;
 mod imports;
 mod instance;
 pub mod limits;
 mod load;
 pub mod packed;
 mod parse;
+#[cfg(test)]
+mod tests;
 mod trap;
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! Declarations that keep and break the rules. Owns no rule.
+
 use super::*;
 use crate::contract::{Codec, ConfigKey, Refresh, TimeDomain, Ttl, Visibility};
 

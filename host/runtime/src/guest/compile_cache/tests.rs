@@ -1,7 +1,9 @@
+//! Entries that hit, and entries that must not: damaged, not private. Owns no rule.
+
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::guest::fixture::module;
+use crate::guest::tests::module;
 use crate::guest::{Engine, EngineOptions};
 
 struct Folder(tempfile::TempDir);

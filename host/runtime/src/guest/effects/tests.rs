@@ -1,3 +1,5 @@
+//! Effects that pass, and for each rule effects that break it. Owns no rule.
+
 use wasmill_core::contract::{Codec, Port, StateContract, StateKind};
 use wasmill_core::id::StateName;
 

@@ -1,3 +1,5 @@
+//! Calls that succeed, crash, run on, take too much or lie. Owns no rule; the guest is [`super::super::tests`].
+
 use std::time::Duration;
 
 use wasmill_core::fault::{Fault, FaultKind};
@@ -5,7 +7,7 @@ use wasmill_core::fault::{Fault, FaultKind};
 use crate::clock::SystemClock;
 use crate::guest::contract::{self, Batch, Effects};
 use crate::guest::effects::Malformed;
-use crate::guest::fixture::{Asked, NOW, batch, loaded, options};
+use crate::guest::tests::{Asked, NOW, batch, loaded, options};
 use crate::guest::{CallError, Component, Guest, GuestFactory, InstanceOptions, Limits, StateError, packed};
 
 fn start(component: &Component, limits: Limits) -> Box<dyn Guest> {

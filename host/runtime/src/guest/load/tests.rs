@@ -1,7 +1,9 @@
+//! Files that load, and each kind that does not. Owns no rule.
+
 use super::*;
 use crate::guest::Limits;
 use crate::guest::contract::WIT;
-use crate::guest::fixture::{Asked, Described, component, embedded, engine, loaded, module, options, plain_module};
+use crate::guest::tests::{Asked, Described, component, embedded, engine, loaded, module, options, plain_module};
 
 fn refusal(bytes: &[u8]) -> Error {
     let error = engine().load_bytes("op.wasm", bytes).map(|_| ()).unwrap_err();
@@ -99,7 +101,7 @@ fn each_unfit_file_is_refused_with_its_own_cause() {
 #[test]
 fn a_module_for_a_newer_contract_is_refused_by_version() {
     let wit = WIT.replace("@0.1.0", "@0.3.1");
-    let text = String::from_utf8(include_bytes!("../fixture/guest.wat").to_vec()).unwrap();
+    let text = String::from_utf8(include_bytes!("../tests/guest.wat").to_vec()).unwrap();
     let text = text.replace("@0.1.0", "@0.3.1").replace("DESCRIPTOR", "0").replace("DATA", "");
     let newer = embedded(wat::parse_str(text).unwrap(), &wit);
     assert_eq!(refusal(&newer), Error::ContractVersion { built_for: "0.3.1".to_owned() });
@@ -116,7 +118,7 @@ fn a_function_of_another_type_is_named() {
 #[test]
 fn a_core_module_that_imports_the_outside_is_refused_by_name() {
     let import = r#"(import "wasi_snapshot_preview1" "fd_write" (func (param i32) (result i32)))"#;
-    let text = include_str!("../fixture/guest.wat").replace("DESCRIPTOR", "0").replace("DATA", "");
+    let text = include_str!("../tests/guest.wat").replace("DESCRIPTOR", "0").replace("DATA", "");
     let text = text.replacen("(module $fixture", &format!("(module $fixture {import}"), 1);
     let error = refusal(&embedded(wat::parse_str(text).unwrap(), WIT)).to_string();
     assert!(
@@ -127,11 +129,10 @@ fn a_core_module_that_imports_the_outside_is_refused_by_name() {
 
 #[test]
 fn a_describe_that_traps_is_a_load_error() {
-    let text =
-        include_str!("../fixture/guest.wat").replace("(i32.const DESCRIPTOR)", "unreachable").replace("DATA", "");
+    let text = include_str!("../tests/guest.wat").replace("(i32.const DESCRIPTOR)", "unreachable").replace("DATA", "");
     let error = refusal(&embedded(wat::parse_str(text).unwrap(), WIT));
     assert!(matches!(&error, Error::Describe(cause) if matches!(**cause, CallError::Trap { .. })), "{error}");
-    let text = include_str!("../fixture/guest.wat").replace("DESCRIPTOR", "-16").replace("DATA", "");
+    let text = include_str!("../tests/guest.wat").replace("DESCRIPTOR", "-16").replace("DATA", "");
     let error = refusal(&embedded(wat::parse_str(text).unwrap(), WIT));
     assert!(matches!(&error, Error::Describe(_)), "{error}");
 }

@@ -1,3 +1,5 @@
+//! Names of imports and what is said of them. Owns no rule.
+
 use super::*;
 
 fn importing(imports: &[&str]) -> Outline {

@@ -90,7 +90,7 @@ fn image(described: &Described) -> (Vec<u8>, u32) {
 pub(super) fn plain_module(described: &Described) -> Vec<u8> {
     let (image, descriptor) = image(described);
     let data: String = image.iter().map(|byte| format!("\\{byte:02x}")).collect();
-    let text = include_str!("fixture/guest.wat").replace("DATA", &data).replace("DESCRIPTOR", &descriptor.to_string());
+    let text = include_str!("tests/guest.wat").replace("DATA", &data).replace("DESCRIPTOR", &descriptor.to_string());
     wat::parse_str(text).unwrap()
 }
 
