@@ -2,6 +2,7 @@
 //!
 //! Each heavy library is imported by exactly one module; layers and arrows: docs/architecture.md.
 
+pub mod admin;
 pub mod clock;
 pub mod config;
 pub mod connector;

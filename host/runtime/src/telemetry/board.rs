@@ -31,6 +31,20 @@ pub enum Phase {
     Ended,
 }
 
+impl Phase {
+    /// In a word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Restarting => "restarting",
+            Self::Stopping => "stopping",
+            Self::Ended => "ended",
+        }
+    }
+}
+
 /// A checkpoint that completed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

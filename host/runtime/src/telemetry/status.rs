@@ -188,6 +188,12 @@ impl Monitor {
         status
     }
 
+    /// What the job is doing.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.board.snapshot().phase
+    }
+
     /// All metrics now, in Prometheus' text form.
     #[must_use]
     pub fn metrics(&self, recorder: &super::Recorder) -> String {
