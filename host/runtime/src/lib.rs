@@ -3,9 +3,11 @@
 //! Each heavy library is imported by exactly one module; layers and arrows: docs/architecture.md.
 
 pub mod admin;
+pub mod blob;
 pub mod clock;
 pub mod config;
 pub mod connector;
+pub mod coordinator;
 pub mod exchange;
 pub mod format;
 pub mod guest;
