@@ -307,3 +307,27 @@ fn pump(input: &mut impl Read, sender: &SyncSender<io::Result<Vec<u8>>>, read: &
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_of_standard_input_arrive_in_order_and_end() {
+        static READ: AtomicU64 = AtomicU64::new(0);
+        let (sender, chunks) = sync_channel(4);
+        let (mut pending, mut taken, mut buffer) = (Vec::new(), 0, [0; 4]);
+        let mut next = || {
+            let fill = next_chunk(&chunks, &mut pending, &mut taken, &mut buffer).unwrap();
+            (fill, buffer)
+        };
+        assert_eq!(next().0, Fill::NotNow);
+        pump(&mut &b"abcdef"[..], &sender, &READ);
+        assert_eq!(READ.load(Ordering::SeqCst), 6);
+        assert_eq!(next(), (Fill::Bytes(4), *b"abcd"));
+        assert_eq!(next(), (Fill::Bytes(2), *b"efcd"));
+        assert_eq!(next().0, Fill::End);
+        drop(sender);
+        assert!(next_chunk(&chunks, &mut Vec::new(), &mut 0, &mut [0]).is_err());
+    }
+}

@@ -104,6 +104,13 @@ impl Folders {
         sync_folder(&self.visible)
     }
 
+    /// Whether the folder, or the one it would be made in, can be written to. Leaves nothing behind.
+    pub fn check(&self) -> Result<(), Error> {
+        let there = self.visible.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
+        tempfile::Builder::new().prefix(".check-").tempfile_in(there).map_err(at(there))?;
+        Ok(())
+    }
+
     /// The name of a part; one that an earlier lineage of the job took gets a number behind it.
     fn free_name(&self, uid: &OperatorUid, checkpoint: CheckpointId, subtask: SubtaskIndex, extension: &str) -> String {
         let stem = format!("{uid}-{:010}-{:04}", checkpoint.0, subtask.0);

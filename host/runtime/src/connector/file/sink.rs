@@ -104,10 +104,7 @@ impl SinkFactory for FileSinkFactory {
     }
 
     fn check(&self) -> Result<(), Fault> {
-        self.folders.make().map_err(|error| self.fault(error))?;
-        // A part that is begun and dropped leaves nothing behind.
-        Part::begin(&self.folders, SubtaskIndex(0)).map_err(|error| self.fault(error))?;
-        Ok(())
+        self.folders.check().map_err(|error| self.fault(error))
     }
 }
 

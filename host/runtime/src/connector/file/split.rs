@@ -235,6 +235,10 @@ impl Split {
     fn undecodable(&self, settings: &Settings, error: Undecodable, count: &mut u64) -> Result<(), Error> {
         match settings.config.on_undecodable {
             OnUndecodable::Drop => {
+                if *count == 0 {
+                    let line = self.position.line + 1;
+                    tracing::warn!(file = %self.name, line, %error, "undecodable record dropped; more are counted only");
+                }
                 *count += 1;
                 Ok(())
             }

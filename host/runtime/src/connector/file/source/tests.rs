@@ -55,6 +55,10 @@ impl Folder {
         read_all(&mut *self.open(settings, &[]).unwrap()).unwrap()
     }
 
+    fn read_raw(&self, settings: &str) -> Vec<String> {
+        raw(&read_batch(&mut *self.open(settings, &[]).unwrap()).unwrap())
+    }
+
     fn fault(&self, settings: &str) -> Fault {
         let opened = self.open(settings, &[]);
         match opened {
@@ -276,6 +280,10 @@ fn a_line_past_the_limit_is_undecodable_and_the_next_is_read() {
     assert_eq!(reader.counts().undecodable, 2);
     let position = serde_json::json!({"offset": 3_000_009, "line": 4, "ended": true, "replayable": true});
     assert_eq!(reader.positions()[0].position, position);
+    // The same where the buffer holds more than the limit at once.
+    folder.write("b.txt", b"123456789\n1234567890\n12345678901\n1");
+    let short = folder.read_raw("path = \"b.txt\"\nformat = \"raw\"\nmax-record = \"10B\"\non-undecodable = \"drop\"");
+    assert_eq!(short, ["123456789", "1234567890", "1"]);
     // A quote that is never closed costs its line, not the file.
     assert_eq!(folder.read(&format!("path = \"a.csv\"\nformat = \"csv\"\n{limit}")).len(), 2);
     let fault = folder.fault("path = \"a.txt\"\nformat = \"raw\"\nmax-record = \"1MB\"");
@@ -426,6 +434,35 @@ fn a_followed_file_gives_whole_lines_as_they_are_written() {
     folder.append("a.txt", b"a3\n");
     let mut restored = folder.open(settings, &positions).unwrap();
     assert_eq!(raw(&read_batch(&mut *restored).unwrap()), ["a3"]);
+}
+
+#[test]
+fn a_position_within_the_header_is_none() {
+    let folder = Folder::new();
+    folder.write("a.csv", b"\xef\xbb\xbfid,na");
+    let settings = "path = \"a.csv\"\nformat = \"csv\"\nfollow = true";
+    let mut reader = folder.open(settings, &[]).unwrap();
+    assert!(read_batch(&mut *reader).unwrap().is_empty());
+    assert_eq!(reader.positions()[0].position["offset"], 3);
+    folder.append("a.csv", b"me\n1,a\n");
+    let mut restored = folder.open(settings, &reader.positions()).unwrap();
+    assert_eq!(read_all(&mut *restored).unwrap(), [r#"{"id":"1","name":"a"}"#]);
+}
+
+#[test]
+fn standard_input_is_not_read_again() {
+    let folder = Folder::new();
+    let settings = "path = \"-\"\nformat = \"raw\"";
+    let position = |offset: u64, ended: bool| {
+        let position = Position { offset, line: 1, ended, replayable: false };
+        [SplitPosition { split: "-".to_owned(), position: serde_json::to_value(position).unwrap() }]
+    };
+    let fault = folder.open(settings, &position(5, false)).err().unwrap();
+    assert_eq!(fault.kind, FaultKind::Refused);
+    assert!(fault.message.contains("standard input cannot be read again"), "{fault}");
+    // It had ended before: there is nothing to read again.
+    let mut ended = folder.open(settings, &position(5, true)).unwrap();
+    assert!(read_batch(&mut *ended).unwrap().is_empty());
 }
 
 #[test]
