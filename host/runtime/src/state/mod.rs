@@ -123,7 +123,8 @@ pub struct LocalFile {
     pub key_groups: Option<KeyGroupRange>,
 }
 
-/// Is told the local cut of a barrier, or why there is none, on the background thread.
+/// Is told the local cut of a barrier, or why there is none, on the background thread. It must be short: the next layer waits
+/// for it. Uploads go on elsewhere.
 pub type OnCut = Box<dyn FnOnce(Result<LocalCut, Error>) + Send>;
 
 /// Figures for metrics, since the state was opened.

@@ -143,3 +143,9 @@ fn some_keys() -> Vec<Vec<u8>> {
     keys.extend((0..40u16).map(|n| format!("N{n}").into_bytes()));
     keys
 }
+
+#[test]
+fn a_state_may_move_to_another_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<KeyedState>();
+}
