@@ -16,8 +16,6 @@ pub enum Element {
     Barrier(Barrier),
     /// The sender expects nothing for a while; its watermark does not hold others back until it sends again.
     Idle,
-    /// Nothing follows.
-    EndOfInput,
 }
 
 /// The mark that cuts a stream into checkpoints.

@@ -1,12 +1,14 @@
-//! The only place that starts threads.
+//! The only place that starts threads and tasks.
 //!
-//! Owns that a panic in a background thread is caught, logged once and told to whoever joins. Does not own what the caller
+//! Owns that a panic in one is caught, logged once and, of a thread, told to whoever joins. Does not own what the caller
 //! does then: a job whose thread panicked fails whole.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{Builder, JoinHandle};
 
+use futures::FutureExt;
+use tokio::runtime::Handle;
 use wasmill_core::fault::{Fault, FaultKind};
 
 /// A thread's stack, in bytes: room for a guest's stack and the host's frames around it. Only touched pages take memory.
@@ -36,6 +38,18 @@ where
         .spawn(move || catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panicked(&inner, panic.as_ref())))
         .map(|handle| Thread { name: name.clone(), handle })
         .map_err(|error| Fault::new(FaultKind::External, format!("cannot start the thread `{name}`: {error}")))
+}
+
+/// Starts a task that nobody waits for.
+pub fn task<F>(runtime: &Handle, run: F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    runtime.spawn(async move {
+        if let Err(panic) = AssertUnwindSafe(run).catch_unwind().await {
+            panicked("task", panic.as_ref());
+        }
+    });
 }
 
 impl<T> Thread<T> {

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::checkpoint::counts::{Counts, Tally};
 use crate::checkpoint::names::{self, ObjectName};
 use crate::checkpoint::sealed::{self, Sealed};
 use crate::contract::OperatorContract;
@@ -108,8 +109,8 @@ pub struct PartState {
     pub rows: u32,
     /// The files.
     pub files: Vec<FileRef>,
-    /// Entries and bytes by state.
-    pub counts: BTreeMap<StateName, StateCounts>,
+    /// Entries and bytes at the barrier, by state and key group.
+    pub counts: Counts,
 }
 
 /// A file of a snapshot: a piece of an object, so that small files of one subtask may lie in one object.
@@ -129,30 +130,6 @@ pub struct FileRef {
     /// The key groups of all its keys and range deletions, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_groups: Option<KeyGroupRange>,
-}
-
-/// Entries and bytes of a state for each key group of a part, in order; both lists are empty where the state is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct StateCounts {
-    /// Entries.
-    pub entries: Vec<u64>,
-    /// Bytes of keys and values as written, before compression.
-    pub bytes: Vec<u64>,
-}
-
-impl StateCounts {
-    /// All entries.
-    #[must_use]
-    pub fn total_entries(&self) -> u64 {
-        self.entries.iter().fold(0, |sum, &count| sum.saturating_add(count))
-    }
-
-    /// All bytes.
-    #[must_use]
-    pub fn total_bytes(&self) -> u64 {
-        self.bytes.iter().fold(0, |sum, &count| sum.saturating_add(count))
-    }
 }
 
 /// Where a split of a source is.
@@ -234,15 +211,15 @@ pub enum Error {
     /// An operator without contract, or the reverse.
     #[error("it does not say which component ran as `{0}`, or says so of a node that runs none")]
     Operator(OperatorUid),
-    /// Counts of another number of key groups than the part has.
-    #[error("the counts of state `{state}` of {subtask} are not those of its {groups} key groups")]
+    /// Counts of key groups that the part does not have, or two of one state.
+    #[error("the counts of state `{state}` of {subtask} are not those of its key groups {groups}, once")]
     Counts {
         /// The subtask.
         subtask: SubtaskId,
         /// The state.
         state: StateName,
-        /// The number of its key groups.
-        groups: u16,
+        /// Its key groups.
+        groups: KeyGroupRange,
     },
     /// A name that could lead elsewhere, or two files of one name.
     #[error("{subtask} names `{name}`, which is not a name of its own within the checkpoint")]
@@ -303,13 +280,11 @@ impl Manifest {
 
     /// Entries and bytes of each state of `uid`.
     #[must_use]
-    pub fn totals(&self, uid: &OperatorUid) -> BTreeMap<StateName, (u64, u64)> {
+    pub fn totals(&self, uid: &OperatorUid) -> BTreeMap<StateName, Tally> {
         let mut totals = BTreeMap::new();
-        for (name, counts) in self.parts_of(uid).filter_map(|part| part.state.as_ref()).flat_map(|state| &state.counts)
-        {
-            let (entries, bytes): &mut (u64, u64) = totals.entry(name.clone()).or_default();
-            *entries = entries.saturating_add(counts.total_entries());
-            *bytes = bytes.saturating_add(counts.total_bytes());
+        let states = self.parts_of(uid).filter_map(|part| part.state.as_ref()).flat_map(|state| state.counts.states());
+        for (name, tally) in states {
+            *totals.entry(name.clone()).or_default() += tally;
         }
         totals
     }
@@ -401,10 +376,10 @@ fn check_part(part: &Part) -> Result<(), Error> {
             return Err(bad_name(&file.name));
         }
     }
-    let groups = part.key_groups.map_or(0, |range| range.end.saturating_sub(range.start));
-    for (name, counts) in &state.counts {
-        let fits = |list: &Vec<u64>| list.is_empty() || list.len() == usize::from(groups);
-        if !(fits(&counts.entries) && fits(&counts.bytes) && counts.entries.len() == counts.bytes.len()) {
+    let groups = part.key_groups.unwrap_or(KeyGroupRange { start: 0, end: 0 });
+    let mut seen = BTreeSet::new();
+    for (name, counted) in state.counts.ranges() {
+        if !groups.covers(counted) || !seen.insert(name) {
             return Err(Error::Counts { subtask, state: name.clone(), groups });
         }
     }

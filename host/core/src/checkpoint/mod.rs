@@ -6,6 +6,7 @@
 //! makes them one stored object, [`log`] says that it is prepared and then decided, [`retention`] what may go. [`inventory`]
 //! says which files a snapshot must upload, [`restore`] which files a new subtask fetches.
 
+pub mod counts;
 pub mod inventory;
 pub mod log;
 pub mod manifest;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::checkpoint::counts::Tally;
 use crate::checkpoint::manifest::{Manifest, Part, Split};
 use crate::contract::OperatorContract;
 use crate::graph::{Graph, NodeKind};
@@ -168,7 +169,7 @@ fn orphans(manifest: &Manifest, target: &Target<'_>, uid: &OperatorUid) -> Vec<O
     let mut orphans = Vec::new();
     let mut orphan = |state: Option<StateName>, what| orphans.push(Orphan { uid: uid.clone(), state, what });
     let contract = target.contracts.get(uid).filter(|_| now == Some(NodeKind::Operator));
-    for (name, (entries, bytes)) in manifest.totals(uid) {
+    for (name, Tally { entries, bytes }) in manifest.totals(uid) {
         let declared =
             |state: &crate::contract::StateContract| state.name == name || state.renamed_from.contains(&name);
         if entries > 0 && !contract.is_some_and(|contract| contract.states.iter().any(declared)) {

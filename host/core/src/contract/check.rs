@@ -161,6 +161,12 @@ fn suggestion(nearest: Option<&str>, known: &[String]) -> String {
 }
 
 impl OperatorContract {
+    /// Whether any state is kept by key, so that every input must be keyed.
+    #[must_use]
+    pub fn has_keyed_state(&self) -> bool {
+        self.states.iter().any(|state| matches!(state.kind, StateKind::Value | StateKind::List | StateKind::Map))
+    }
+
     /// Checks what the declaration says of itself.
     ///
     /// # Errors

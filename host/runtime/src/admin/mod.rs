@@ -73,15 +73,20 @@ impl Server {
             Fault::new(FaultKind::External, message)
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-        let listener = runtime.block_on(TcpListener::bind(listen)).map_err(cannot)?;
+        let listener = std::net::TcpListener::bind(listen).map_err(cannot)?;
+        listener.set_nonblocking(true).map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
         Registration { job, pid: std::process::id(), address }.write(&state_dir)?;
 
         let router = router(Arc::new(Shared { token, monitor, recorder, secrets }));
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = spawn::thread("admin", move || {
-            let serve = axum::serve(listener, router).into_future();
             runtime.block_on(async {
+                let listener = match TcpListener::from_std(listener) {
+                    Ok(listener) => listener,
+                    Err(error) => return tracing::error!(%error, "the admin endpoint cannot listen"),
+                };
+                let serve = axum::serve(listener, router).into_future();
                 tokio::select! {
                     result = serve => if let Err(error) = result {
                         tracing::error!(%error, "the admin endpoint ended");

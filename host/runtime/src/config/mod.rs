@@ -5,6 +5,7 @@
 mod bind;
 mod check;
 mod de;
+pub mod docs;
 mod document;
 mod error;
 pub mod input;

@@ -4,3 +4,4 @@
 
 pub mod journal;
 pub mod retention;
+pub mod run;

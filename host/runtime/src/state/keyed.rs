@@ -12,12 +12,12 @@ use wasmill_core::key_group::{KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 use wasmill_core::record::Column;
 
 use super::cache::{Cache, Spot};
-use super::counts::{Counts, Tally};
 use super::error::Error;
 use super::layer::{EntryRef, Key};
 use super::restore::{self, Begun};
 use super::rocksdb::{Database, Pinned, Rows};
 use super::writer::{CutJob, Job, Tools, Writer};
+use super::{Counts, Tally};
 use super::{EagerOut, Gauges, OnCut, Options, Restore, StateSpec, row};
 use crate::clock::SharedClock;
 

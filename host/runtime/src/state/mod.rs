@@ -2,10 +2,9 @@
 //!
 //! Owns every byte of keyed state between two calls of the guest, its local cuts and its restore from them; the sole importer
 //! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed` (the seam's methods),
-//! `cache` and `layer` (memory), `writer` (the background thread), `rocksdb`, `restore`, `row` (stored rows), `counts`.
+//! `cache` and `layer` (memory), `writer` (the background thread), `rocksdb`, `restore`, `row` (stored rows).
 
 mod cache;
-mod counts;
 mod error;
 mod keyed;
 mod layer;
@@ -23,12 +22,12 @@ use wasmill_core::contract::StateKind;
 use wasmill_core::id::StateName;
 use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
 
-pub use self::counts::{Counts, Tally};
 pub use self::error::Error;
 pub use self::keyed::KeyedState;
 pub use self::rocksdb::SharedMemory;
 pub use self::row::RowError;
 use crate::clock::SharedClock;
+pub use wasmill_core::checkpoint::counts::{Counts, Tally};
 
 /// One declared state; its index is that in `OperatorContract::states`.
 #[derive(Debug, Clone, PartialEq, Eq)]

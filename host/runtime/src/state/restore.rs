@@ -10,7 +10,7 @@ use std::path::Path;
 use wasmill_core::id::StateName;
 use wasmill_core::key_group::KeyGroupRange;
 
-use super::counts::Counts;
+use super::Counts;
 use super::error::Error;
 use super::rocksdb::{Database, Writes, add_missing, is_table};
 use super::{Options, Restore, row};

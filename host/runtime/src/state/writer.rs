@@ -11,7 +11,7 @@ use std::sync::mpsc;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::counts::Counts;
+use super::Counts;
 use super::error::Error;
 use super::layer::Layer;
 use super::rocksdb::{Database, SharedMemory, is_table, list_files};

@@ -3,6 +3,7 @@
 //! Owns what is counted and told. Does not own HTTP or the terminal.
 
 pub mod board;
+pub mod docs;
 pub mod meter;
 pub mod metric;
 mod recorder;

@@ -282,6 +282,16 @@ impl LogState {
         Entry::Reserved { checkpoints_below: reserve(next).max(self.in_force.next_checkpoint) }
     }
 
+    /// The checkpoint that an attempt started `from` here would restore, where there is one.
+    #[must_use]
+    pub fn would_restore(&self, from: StartFrom) -> Option<CheckpointId> {
+        match from {
+            StartFrom::Fresh => None,
+            StartFrom::Newest => self.in_force.current,
+            StartFrom::Checkpoint(wanted) => Some(wanted),
+        }
+    }
+
     /// What runs: where the pipeline file still says what it said, what was in force stays; where it changed, the file wins.
     fn running(&self, pipeline: &Settings) -> Settings {
         let setting = |(uid, says): (&_, &super::Setting)| {

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::graph::{Edge, Exchange, Node};
 use crate::id::Parallelism;
+use crate::key_group::KeyGroup;
 
 const GOLDEN: &[u8] = include_bytes!("../../../golden/manifest-1.json");
 
@@ -26,7 +27,8 @@ fn a_manifest_of_format_1_is_read_and_written_the_same() {
     assert_eq!(String::from_utf8(sealed.bytes).unwrap(), String::from_utf8(GOLDEN.to_vec()).unwrap());
     assert_eq!(sealed.checksum, checksum);
     assert_eq!(manifest.job.as_str(), "flights");
-    assert_eq!(manifest.totals(&uid("per-aircraft")).into_values().collect::<Vec<_>>(), [(3_023, 181_380)]);
+    let totals = manifest.totals(&uid("per-aircraft"));
+    assert_eq!(totals.into_values().collect::<Vec<_>>(), [Tally { entries: 3_023, bytes: 181_380 }]);
     assert_eq!((manifest.bytes_new(), manifest.bytes_referenced()), (31, 8));
     assert_eq!(manifest.objects().len(), 4, "two files, one object of small files, one component");
 }
@@ -50,26 +52,33 @@ fn a_manifest_of_a_later_format_is_refused_in_words() {
     assert!(error.to_string().contains("format 2") && error.to_string().contains("newer"), "{error}");
 }
 
+fn groups(start: u16, end: u16) -> KeyGroupRange {
+    KeyGroupRange { start, end }
+}
+
 type Change = fn(&mut Manifest);
 
 #[test]
 fn a_manifest_that_does_not_add_up_is_neither_written_nor_read() {
-    let cases: [(&str, Change); 12] = [
+    let cases: [(&str, Change); 13] = [
         ("no part of subtask per-aircraft/1", |m| drop(m.parts.remove(2))),
         ("two parts of subtask flights/0", |m| m.parts.push(m.parts[0].clone())),
         ("a part of subtask totals/4", |m| m.parts[3].index = SubtaskIndex(4)),
-        ("group 2 is where the next part must begin", |m| {
-            m.parts[2].key_groups = Some(KeyGroupRange { start: 1, end: 4 })
-        }),
-        ("group 2 is where", |m| m.parts[2].key_groups = Some(KeyGroupRange { start: 3, end: 4 })),
+        ("group 2 is where the next part must begin", |m| m.parts[2].key_groups = Some(groups(1, 4))),
+        ("group 2 is where", |m| m.parts[2].key_groups = Some(groups(3, 4))),
         ("there are 4 groups", |m| m.parts[2].key_groups = None),
         ("which component ran as `per-aircraft`", |m| m.operators.clear()),
         ("which component ran as `totals`", |m| {
             let operator = m.operators.values().next().unwrap().clone();
             m.operators.insert(uid("totals"), operator);
         }),
+        ("the counts of state `totals` of per-aircraft/0 are not those of its key groups [0, 2)", |m| {
+            m.parts[1].state.as_mut().unwrap().counts.cover(&StateName::new("totals").unwrap(), groups(1, 3));
+        }),
         ("the counts of state `totals` of per-aircraft/0", |m| {
-            m.parts[1].state.as_mut().unwrap().counts.values_mut().for_each(|counts| counts.entries.push(1));
+            let twice =
+                r#"[{"state":"totals","first-group":0,"groups":[]},{"state":"totals","first-group":0,"groups":[]}]"#;
+            m.parts[1].state.as_mut().unwrap().counts = serde_json::from_str(twice).unwrap();
         }),
         ("names `../x`", |m| m.parts[1].state.as_mut().unwrap().files[0].object = "../x".to_owned()),
         ("names `a/b`", |m| m.parts[1].state.as_mut().unwrap().files[0].name = "a/b".to_owned()),
@@ -94,12 +103,17 @@ fn a_manifest_whose_pipeline_is_none_is_refused() {
     assert!(matches!(error, Error::Graph(_)), "{error}");
 }
 
-fn counts(groups: usize) -> impl Strategy<Value = StateCounts> {
-    let list = prop::collection::vec(any::<u64>(), groups);
-    prop_oneof![
-        Just(StateCounts::default()),
-        (list.clone(), list).prop_map(|(entries, bytes)| StateCounts { entries, bytes })
-    ]
+/// Counts of two states, one of them counted for some of the groups only.
+fn counts(range: KeyGroupRange) -> impl Strategy<Value = Counts> {
+    let tallies = prop::collection::vec((any::<u64>(), any::<u64>()), usize::from(range.end - range.start));
+    tallies.prop_map(move |tallies| {
+        let mut counts = Counts::new([StateName::new("s").unwrap()], range);
+        for (group, tally) in (range.start..).zip(tallies) {
+            *counts.tally_mut(0, KeyGroup(group)).unwrap() = tally.into();
+        }
+        counts.cover(&StateName::new("t").unwrap(), groups(range.start, range.start.midpoint(range.end)));
+        counts
+    })
 }
 
 fn file(index: usize) -> impl Strategy<Value = FileRef> {
@@ -123,17 +137,12 @@ fn manifest() -> impl Strategy<Value = Manifest> {
             .map(|index| {
                 let range = KeyGroupRange::of(index, max, parallelism);
                 let files: Vec<_> = (0..index.0 as usize).map(file).collect();
-                let counts = counts(usize::from(range.end - range.start));
+                let counts = counts(range);
                 (files, counts, any::<i64>(), ".{0,9}").prop_map(move |(files, counts, time, text)| Part {
                     uid: uid("op"),
                     index,
                     key_groups: Some(range),
-                    state: Some(PartState {
-                        backend: "rocksdb".to_owned(),
-                        rows: 1,
-                        files,
-                        counts: BTreeMap::from([(StateName::new("s").unwrap(), counts)]),
-                    }),
+                    state: Some(PartState { backend: "rocksdb".to_owned(), rows: 1, files, counts }),
                     splits: vec![],
                     watermark: Timestamp::from_millis(time),
                     commits: vec![Value::from(text)],

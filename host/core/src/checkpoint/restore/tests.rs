@@ -142,7 +142,7 @@ proptest! {
         let mut manifest = golden();
         let max = MaxParallelism::new(max).unwrap();
         let state = manifest.parts[1].state.clone();
-        let part = Part { state: state.map(|mut s| { s.counts.clear(); s }), ..manifest.parts[1].clone() };
+        let part = Part { state: state.map(|mut s| { s.counts = Default::default(); s }), ..manifest.parts[1].clone() };
         let (then, now) = (Parallelism::new(then).unwrap(), Parallelism::new(now).unwrap());
         manifest.max_parallelism = max;
         manifest.parts.retain(|part| part.uid.as_str() != "per-aircraft");

@@ -4,8 +4,9 @@
 //! own when they change.
 
 use serde::{Deserialize, Serialize};
-use wasmill_core::id::StateName;
-use wasmill_core::key_group::{KeyGroup, KeyGroupRange};
+
+use crate::id::StateName;
+use crate::key_group::{KeyGroup, KeyGroupRange};
 
 /// Entries and their bytes (key and value; of a row's header nothing). Stored as a pair.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,8 +40,7 @@ impl std::ops::AddAssign for Tally {
 /// Exact counts of a set of states over a range of key groups; plain data, stored in the checkpoint's manifest.
 ///
 /// ```
-/// use wasmill_core::{id::StateName, key_group::KeyGroupRange};
-/// use wasmill_runtime::state::Counts;
+/// use wasmill_core::{checkpoint::counts::Counts, id::StateName, key_group::KeyGroupRange};
 /// let counts = Counts::new([StateName::new("count").unwrap()], KeyGroupRange { start: 0, end: 2 });
 /// assert_eq!(serde_json::to_string(&counts).unwrap(), r#"[{"state":"count","first-group":0,"groups":[[0,0],[0,0]]}]"#);
 /// ```
@@ -101,6 +101,11 @@ impl Counts {
         self.states.iter().map(|state| (&state.state, state.total()))
     }
 
+    /// Each state's name and the groups it is counted for.
+    pub fn ranges(&self) -> impl Iterator<Item = (&StateName, KeyGroupRange)> {
+        self.states.iter().map(|state| (&state.state, state.range()))
+    }
+
     /// The counts of one group of a state; zero where there is none.
     #[must_use]
     pub fn get(&self, state: &StateName, group: KeyGroup) -> Tally {
@@ -118,7 +123,7 @@ impl Counts {
     }
 
     /// The index of `state`, made to cover at least `range`.
-    pub(super) fn cover(&mut self, state: &StateName, range: KeyGroupRange) -> usize {
+    pub fn cover(&mut self, state: &StateName, range: KeyGroupRange) -> usize {
         let Some(index) = self.find(state) else {
             let groups = vec![Tally::default(); usize::from(range.end.saturating_sub(range.start))];
             self.states.push(StateCounts { state: state.clone(), first_group: range.start, groups });
@@ -145,7 +150,7 @@ impl Counts {
     }
 
     /// The groups of the state at `index`, which must begin with `first` (as after [`Counts::cover`] with one range).
-    pub(super) fn tally_mut(&mut self, index: usize, group: KeyGroup) -> Option<&mut Tally> {
+    pub fn tally_mut(&mut self, index: usize, group: KeyGroup) -> Option<&mut Tally> {
         let state = self.states.get_mut(index)?;
         state.groups.get_mut(usize::from(group.0.checked_sub(state.first_group)?))
     }

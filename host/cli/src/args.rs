@@ -1,0 +1,181 @@
+//! The command line.
+//!
+//! Owns commands, options and their help. Does not own what they do.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use wasmill_core::id::CheckpointId;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    the job failed
+  2    wrong usage, or a pipeline that cannot run
+  3    refused for the safety of state: incompatible, damaged or in use
+  4    an outside system (store, disk, endpoint) could not be reached
+  130  stopped by a signal after a final checkpoint
+
+The first SIGTERM or SIGINT (Ctrl-C) takes a final checkpoint and stops; the second stops at once.";
+
+/// Stateful stream operators as WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(name = "wasmill", version, about, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// Logs, results and errors as JSON, an object a line
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Which log lines to write: error, warn, info, debug, trace, or by module, such as `info,wasmill::guest=debug`
+    #[arg(long, global = true, value_name = "FILTER", default_value = "info")]
+    pub log: String,
+}
+
+/// A command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a pipeline until its input ends or it is stopped
+    Run(Run),
+
+    /// Check a pipeline without running it: components, connectors, checkpoint store; show the plan
+    #[command(after_help = "Example:\n  wasmill check pipeline.toml")]
+    Check {
+        /// The pipeline file
+        pipeline: PathBuf,
+    },
+
+    /// Show what a component declares: inputs, outputs, configuration, states, imports
+    #[command(after_help = "Example:\n  wasmill inspect per_aircraft.wasm")]
+    Inspect {
+        /// The `.wasm` file: a component, or a core module that carries its component type
+        component: PathBuf,
+    },
+
+    /// Print the WIT package that components are written against
+    #[command(after_help = "Example:\n  mkdir wit && wasmill wit >wit/operator.wit")]
+    Wit,
+
+    /// Show how a running job is doing
+    Status(Status),
+
+    /// Look at a job's checkpoints
+    #[command(subcommand)]
+    Checkpoints(Checkpoints),
+
+    /// Print a document that is made from the code
+    #[command(hide = true)]
+    Docs {
+        /// Which
+        document: Document,
+    },
+}
+
+/// Options of `wasmill run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  wasmill run pipeline.toml                 goes on from the newest checkpoint, if there is one
+  wasmill run pipeline.toml --fresh         begins with nothing
+  wasmill run pipeline.toml --from 12       goes on from checkpoint 12
+  wasmill run pipeline.toml --watch         restarts from the last checkpoint when a component changes")]
+pub struct Run {
+    /// The pipeline file
+    pub pipeline: PathBuf,
+
+    /// Begin with nothing, whatever checkpoints there are; they are kept until newer ones retire them
+    #[arg(long, conflicts_with = "from")]
+    pub fresh: bool,
+
+    /// Go on from this checkpoint, by its number in `wasmill checkpoints list`
+    #[arg(long, value_name = "CHECKPOINT", value_parser = checkpoint)]
+    pub from: Option<CheckpointId>,
+
+    /// When a component's file changes, take a checkpoint and go on from it with the new one
+    #[arg(long)]
+    pub watch: bool,
+}
+
+/// Options of `wasmill status`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  wasmill status pipeline.toml
+  wasmill status pipeline.toml --json
+  wasmill status --admin 127.0.0.1:9464")]
+pub struct Status {
+    /// The pipeline file of the running job
+    #[arg(required_unless_present = "admin")]
+    pub pipeline: Option<PathBuf>,
+
+    /// Where the job's admin endpoint listens; with a pipeline file, its token is used
+    #[arg(long, value_name = "URL")]
+    pub admin: Option<String>,
+}
+
+/// `wasmill checkpoints …`
+#[derive(Debug, Subcommand)]
+pub enum Checkpoints {
+    /// List the checkpoints that are kept, the newest last
+    #[command(after_help = "Example:\n  wasmill checkpoints list pipeline.toml")]
+    List {
+        /// The pipeline file
+        pipeline: PathBuf,
+    },
+}
+
+/// A document that is made from the code.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Document {
+    /// docs/pipeline.md
+    Pipeline,
+    /// docs/metrics.md
+    Metrics,
+}
+
+fn checkpoint(text: &str) -> Result<CheckpointId, String> {
+    text.parse()
+        .map(CheckpointId)
+        .map_err(|_| "a checkpoint is named by its number; see `wasmill checkpoints list`".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_that_people_type_shows_an_example() {
+        fn walk(command: &clap::Command, path: &str) {
+            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+                let path = format!("{path} {}", sub.get_name());
+                if sub.has_subcommands() {
+                    walk(sub, &path);
+                } else {
+                    let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+                    assert!(help.contains("Example") && help.contains(&path), "{path}: {help}");
+                }
+            }
+        }
+        walk(&Args::command(), "wasmill");
+    }
+
+    #[test]
+    fn a_job_starts_either_fresh_or_from_a_checkpoint() {
+        let parse = |line: &str| Args::try_parse_from(line.split_whitespace());
+        assert!(parse("wasmill run p.toml --fresh --from 3").is_err());
+        assert!(parse("wasmill run p.toml --from newest").is_err());
+        assert!(parse("wasmill run p.toml --from 3 --watch --json").is_ok());
+        assert!(parse("wasmill status").is_err());
+        assert!(parse("wasmill status --admin 127.0.0.1:1").is_ok());
+    }
+}

@@ -1,0 +1,423 @@
+//! One attempt: claim, restore, build, run, tear down.
+//!
+//! Owns the order in which these happen, and that nothing of an attempt outlives it. What each step does is its module's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use wasmill_core::checkpoint::log::{Restored, StartFrom, state};
+use wasmill_core::checkpoint::manifest::{Manifest, Operator, Split};
+use wasmill_core::checkpoint::restore::{self as rules, Plan, Target};
+use wasmill_core::fault::{Fault, FaultKind};
+use wasmill_core::graph::{Node, NodeKind};
+use wasmill_core::id::{Attempt, OperatorUid, SubtaskId};
+use wasmill_core::key_group::KeyGroupRange;
+
+use super::ports::Resolver;
+use super::prepared::Prepared;
+use super::restore::{self, Begin};
+use super::wire::{self, Wires};
+use super::{Ending, Start};
+use crate::blob::Blob;
+use crate::clock::SharedClock;
+use crate::config::Pipeline;
+use crate::config::operator::OnFailure;
+use crate::control::{Command, Mailbox, Reports};
+use crate::coordinator::journal::{Journal, Started};
+use crate::coordinator::retention::Retention;
+use crate::coordinator::run::{self, Coordinator};
+use crate::exchange::gate::Gate;
+use crate::guest::{GuestFactory, InstanceOptions, Limits, SharedState};
+use crate::source::{Place, SplitPosition};
+use crate::spawn::{self, Thread};
+use crate::state::{KeyedState, Restore, SharedMemory, StateSpec};
+use crate::subtask::operator::{self, OnReject, OperatorSubtask};
+use crate::subtask::sink::SinkSubtask;
+use crate::subtask::source::{self, SourceSubtask};
+use crate::subtask::upload::{Store, Uploads};
+use crate::subtask::{CallState, Context};
+use crate::telemetry::{Phase, RestoreReport, StatusBoard};
+
+/// The share of `state.memory` that the write-back caches get; the rest is RocksDB's.
+const CACHE_SHARE: u64 = 2;
+
+/// What an attempt starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum From {
+    /// As the user asked.
+    Start(Start),
+    /// The lineage that the attempt before it began.
+    Restart,
+}
+
+/// What an attempt is run with.
+pub(super) struct Options<'a> {
+    pub pipeline: &'a Arc<Pipeline>,
+    pub prepared: &'a Prepared,
+    pub clock: &'a SharedClock,
+    pub board: &'a StatusBoard,
+    pub stopping: watch::Receiver<bool>,
+    pub runtime: &'a Handle,
+    pub from: From,
+}
+
+/// An attempt that failed.
+pub(super) struct Failed {
+    /// Why.
+    pub fault: Fault,
+    /// Whether it stands in the log: the next one then goes on from there.
+    pub claimed: bool,
+}
+
+/// Runs an attempt to its end.
+pub(super) fn run(options: &Options<'_>) -> Result<Ending, Failed> {
+    options.board.phase(Phase::Starting);
+    let unclaimed = |fault| Failed { fault, claimed: false };
+    let begin = options.clock.monotonic();
+    let claimed = options.runtime.block_on(Claimed::claim(options)).map_err(unclaimed)?;
+    let failed = |fault| Failed { fault, claimed: true };
+    claimed.run(options, begin).map_err(failed)
+}
+
+/// An attempt that the log knows.
+struct Claimed {
+    journal: Journal,
+    attempt: Attempt,
+    restored: Option<Manifest>,
+    /// This attempt's own folder of local state.
+    dir: PathBuf,
+}
+
+impl Claimed {
+    async fn claim(options: &Options<'_>) -> Result<Self, Fault> {
+        let Options { pipeline, clock, .. } = options;
+        let blob = Blob::open(&pipeline.checkpoint.store, &pipeline.base)
+            .map_err(|error| Fault::new(error.kind(), error).at(pipeline.place(&["checkpoint", "store"])))?;
+        let mut journal = Journal::open(blob, pipeline.job.name.clone(), Arc::clone(clock)).await?;
+        let from = match options.from {
+            From::Start(Start::Fresh) => StartFrom::Fresh,
+            From::Start(Start::Newest) | From::Restart => StartFrom::Newest,
+            From::Start(Start::Checkpoint(checkpoint)) => StartFrom::Checkpoint(checkpoint),
+        };
+        // What would refuse the restore is found out before the attempt is claimed: a refused start leaves nothing behind.
+        if let Some(checkpoint) = journal.state().would_restore(from) {
+            let manifest = journal.read_manifest(checkpoint).await?;
+            plan(&manifest, options)?;
+        }
+        let start = state::Start { from, pipeline: options.prepared.settings(pipeline) };
+        let Started { attempt, restored, .. } = journal.start_attempt(&start).await?;
+        let restored = match restored {
+            Restored::Nothing => None,
+            Restored::Checkpoint(checkpoint) => Some(journal.read_manifest(checkpoint).await?),
+        };
+        let dir = pipeline.state_dir.join(format!("attempt-{attempt}"));
+        clear_attempts(&pipeline.state_dir)?;
+        Ok(Self { journal, attempt, restored, dir })
+    }
+
+    fn run(self, options: &Options<'_>, begin: Duration) -> Result<Ending, Fault> {
+        let Options { pipeline, prepared, clock, board, runtime, .. } = options;
+        let Self { journal, attempt, restored, dir } = self;
+        let plan = restored.as_ref().map(|manifest| plan(manifest, options)).transpose()?;
+        let store = Store { blob: journal.blob().clone(), names: journal.names().clone(), attempt };
+        let from = (&store.blob, &store.names);
+        let fetched = plan
+            .as_ref()
+            .map(|plan| runtime.block_on(restore::fetch(plan, from, &dir.join("restored"), clock)))
+            .transpose()?;
+        recover_sinks(prepared, restored.as_ref())?;
+        let (download, bytes) = fetched.as_ref().map_or((Duration::ZERO, 0), |fetched| (fetched.took, fetched.bytes));
+
+        let resolver = Resolver { pipeline, contracts: &prepared.contracts };
+        let wires = wire::wire(&pipeline.graph, pipeline.job.max_parallelism, &resolver)?;
+        board.attempt(attempt, clock.now(), wires.values().map(|wires| Arc::clone(&wires.meter)).collect());
+        let mailboxes: BTreeMap<SubtaskId, Mailbox> =
+            wires.iter().map(|(id, wires)| (id.clone(), wires.mailbox.clone())).collect();
+        let (reports, mut inbox) = mpsc::unbounded_channel();
+        let opening = clock.monotonic();
+        let builder = Builder {
+            options,
+            attempt,
+            reports,
+            store,
+            memory: SharedMemory::new(share(pipeline.state.memory.get(), 1)),
+            cache_bytes: cache_bytes(pipeline),
+            splits: plan.as_ref().map(|plan| owned_splits(plan)).unwrap_or_default(),
+            dir: dir.clone(),
+        };
+        let bodies = builder.build(wires, fetched.map(|fetched| fetched.begins).unwrap_or_default())?;
+        drop(builder);
+        let coordinator = runtime.block_on(coordinator(options, journal, restored.as_ref(), &mailboxes))?;
+        let _ = std::fs::remove_dir_all(dir.join("restored"));
+
+        let mut threads = Threads { mailboxes, threads: Vec::new() };
+        for (id, body) in bodies {
+            threads.threads.push(spawn::thread(id.to_string(), body)?);
+        }
+        let now = clock.monotonic();
+        board.restored(RestoreReport {
+            checkpoint: restored.as_ref().map(|manifest| manifest.checkpoint),
+            download,
+            open: now.saturating_sub(opening),
+            total: now.saturating_sub(begin),
+            bytes,
+        });
+        tracing::info!(%attempt, restored = restored.as_ref().map(|manifest| manifest.checkpoint.0), "records flow");
+        board.phase(Phase::Running);
+        let outcome = runtime.block_on(coordinator.run(&mut inbox, options.stopping.clone()));
+        drop(threads);
+        let _ = std::fs::remove_dir_all(&dir);
+        outcome
+    }
+}
+
+/// Every subtask's thread; none outlives this.
+struct Threads {
+    mailboxes: BTreeMap<SubtaskId, Mailbox>,
+    threads: Vec<Thread<()>>,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.mailboxes.values().for_each(|mailbox| mailbox.send(Command::Finish));
+        for thread in self.threads.drain(..) {
+            // A panic was reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+type Body = Box<dyn FnOnce() + Send>;
+
+/// Makes the subtasks.
+struct Builder<'a> {
+    options: &'a Options<'a>,
+    attempt: Attempt,
+    reports: Reports,
+    store: Store,
+    memory: SharedMemory,
+    cache_bytes: usize,
+    splits: BTreeMap<OperatorUid, Vec<Split>>,
+    dir: PathBuf,
+}
+
+impl Builder<'_> {
+    fn build(
+        &self,
+        mut wires: BTreeMap<SubtaskId, Wires>,
+        mut begins: BTreeMap<SubtaskId, Begin>,
+    ) -> Result<Vec<(SubtaskId, Body)>, Fault> {
+        let mut bodies = Vec::new();
+        for node in self.options.pipeline.graph.nodes() {
+            for index in node.parallelism.subtasks() {
+                let id = SubtaskId { uid: node.uid.clone(), index };
+                let Some(wires) = wires.remove(&id) else { continue };
+                let context = Context {
+                    id: id.clone(),
+                    mailbox: wires.mailbox.clone(),
+                    reports: self.reports.clone(),
+                    clock: Arc::clone(self.options.clock),
+                    meter: Arc::clone(&wires.meter),
+                };
+                let body = match node.kind {
+                    NodeKind::Source => self.source(node, context, wires)?,
+                    NodeKind::Operator => {
+                        let nothing = || Begin { state: Restore::Empty, inventory: Default::default() };
+                        self.operator(node, context, wires, begins.remove(&id).unwrap_or_else(nothing))?
+                    }
+                    NodeKind::Sink => self.sink(node, context, wires)?,
+                };
+                bodies.push((id, body));
+            }
+        }
+        Ok(bodies)
+    }
+
+    fn source(&self, node: &Node, context: Context, mut wires: Wires) -> Result<Body, Fault> {
+        let factory = self.options.prepared.sources.get(&node.uid).ok_or_else(|| lost(&context.id))?;
+        let watermark = self.options.pipeline.source(&node.uid).and_then(|source| source.config.watermark());
+        let splits = self.splits.get(&node.uid).cloned().unwrap_or_default();
+        let positions: Vec<_> = splits
+            .iter()
+            .map(|split| SplitPosition { split: split.split.clone(), position: split.position.clone() })
+            .collect();
+        let place = Place { index: context.id.index, parallelism: node.parallelism };
+        let reader =
+            factory.open(place, &positions).map_err(|fault| fault.at(format_args!("source {}", context.id)))?;
+        let options = source::Options {
+            out_of_order: watermark.map_or(Duration::ZERO, |watermark| watermark.out_of_order.get()),
+            idle_after: watermark.and_then(|watermark| watermark.idle).map(|idle| idle.get()),
+            restored: splits,
+        };
+        let subtask = SourceSubtask::new(context.clone(), options, reader, wires.take_outputs());
+        Ok(Box::new(move || context.run(|_| subtask.run())))
+    }
+
+    fn sink(&self, node: &Node, context: Context, wires: Wires) -> Result<Body, Fault> {
+        let factory = self.options.prepared.sinks.get(&node.uid).ok_or_else(|| lost(&context.id))?;
+        let place = Place { index: context.id.index, parallelism: node.parallelism };
+        let writer = factory.open(place).map_err(|fault| fault.at(format_args!("sink {}", context.id)))?;
+        let subtask = SinkSubtask::new(context.clone(), Gate::new(wires.inputs), writer);
+        Ok(Box::new(move || context.run(|_| subtask.run())))
+    }
+
+    fn operator(&self, node: &Node, context: Context, mut wires: Wires, begin: Begin) -> Result<Body, Fault> {
+        let Options { pipeline, prepared, clock, runtime, .. } = *self.options;
+        let component = prepared.components.get(&node.uid).ok_or_else(|| lost(&context.id))?;
+        let declared = pipeline.operator(&node.uid).ok_or_else(|| lost(&context.id))?;
+        let contract = component.contract().clone();
+        let key_groups = KeyGroupRange::of(context.id.index, pipeline.job.max_parallelism, node.parallelism);
+        let keyed = if contract.has_keyed_state() {
+            let options = crate::state::Options {
+                dir: self.dir.join(format!("{}-{}", node.uid, context.id.index)),
+                states: contract
+                    .states
+                    .iter()
+                    .map(|state| StateSpec { name: state.name.clone(), kind: state.kind, version: state.version })
+                    .collect(),
+                range: key_groups,
+                max_parallelism: pipeline.job.max_parallelism,
+                cache_bytes: self.cache_bytes,
+                shared: self.memory.clone(),
+                clock: Arc::clone(clock),
+                place: context.id.to_string(),
+            };
+            Some(KeyedState::open(options, begin.state).map_err(|error| Fault::new(error.kind(), error))?)
+        } else {
+            None
+        };
+        let call = Arc::new(Mutex::new(CallState::new(keyed)));
+        let shared: SharedState = Arc::clone(&call) as SharedState;
+        let instance = InstanceOptions {
+            uid: node.uid.clone(),
+            subtask: context.id.index,
+            parallelism: node.parallelism,
+            attempt: self.attempt,
+            config: serde_json::Value::Object(declared.config.clone()).to_string(),
+            limits: Limits {
+                memory: declared.limits.memory.get(),
+                call_time: declared.limits.call_time.get(),
+                key_bytes: bytes(declared.limits.key.get()),
+                value_bytes: bytes(declared.limits.value.get()),
+                record_bytes: bytes(declared.limits.record.get()),
+                ..Limits::default()
+            },
+        };
+        let guest = component
+            .instantiate(&instance, shared)
+            .map_err(|error| Fault::from(error).at(format_args!("operator {}", context.id)))?;
+        let options = operator::Options {
+            contract,
+            key_groups,
+            batch_records: declared.batch.records.get() as usize,
+            batch_bytes: bytes(declared.batch.bytes.get()),
+            on_reject: match declared.on_failure {
+                OnFailure::Fail => OnReject::Fail,
+                OnFailure::Drop => OnReject::Drop,
+            },
+            cuts: self.dir.join("cuts"),
+            snapshots: Arc::new(Uploads::new(runtime.clone(), self.store.clone(), begin.inventory)),
+        };
+        let ports = (Gate::new(std::mem::take(&mut wires.inputs)), wires.take_outputs());
+        let subtask = OperatorSubtask::new(context.clone(), options, ports, guest, call);
+        Ok(Box::new(move || context.run(|_| subtask.run())))
+    }
+}
+
+fn lost(id: &SubtaskId) -> Fault {
+    Fault::new(FaultKind::Internal, format_args!("nothing was prepared for subtask {id}"))
+}
+
+fn plan<'a>(manifest: &'a Manifest, options: &Options<'_>) -> Result<Plan<'a>, Fault> {
+    let target = Target {
+        graph: &options.pipeline.graph,
+        max_parallelism: options.pipeline.job.max_parallelism,
+        contracts: &options.prepared.contracts,
+    };
+    rules::plan(manifest, &target).map_err(|error| Fault::new(FaultKind::Refused, error))
+}
+
+fn owned_splits(plan: &Plan<'_>) -> BTreeMap<OperatorUid, Vec<Split>> {
+    let owned = |splits: &Vec<&Split>| splits.iter().map(|&split| split.clone()).collect();
+    plan.splits.iter().map(|(uid, splits)| (uid.clone(), owned(splits))).collect()
+}
+
+/// Before any writer opens: what the restored checkpoint has prepared becomes visible, what others left behind goes.
+fn recover_sinks(prepared: &Prepared, restored: Option<&Manifest>) -> Result<(), Fault> {
+    for (uid, factory) in &prepared.sinks {
+        let parts = restored.iter().flat_map(|manifest| manifest.parts_of(uid));
+        let pending: Vec<_> = parts.flat_map(|part| part.commits.iter().cloned()).collect();
+        factory.recover(&pending).map_err(|fault| fault.at(format_args!("sink {uid}")))?;
+    }
+    Ok(())
+}
+
+async fn coordinator(
+    options: &Options<'_>,
+    journal: Journal,
+    restored: Option<&Manifest>,
+    mailboxes: &BTreeMap<SubtaskId, Mailbox>,
+) -> Result<Coordinator, Fault> {
+    let Options { pipeline, prepared, clock, board, .. } = options;
+    let mut operators = BTreeMap::new();
+    for (uid, component) in &prepared.components {
+        let (digest, object) = journal.store_component(component.bytes().clone(), restored).await?;
+        operators.insert(uid.clone(), Operator { component: digest, object, contract: component.contract().clone() });
+    }
+    let in_use: BTreeSet<_> = operators.values().map(|operator| operator.object.clone()).collect();
+    let retention = Retention::new(&journal, pipeline.checkpoint.retain, in_use).await;
+    retention.collect_orphans(&journal).await;
+    let sources = pipeline.graph.nodes().iter().filter(|node| node.kind == NodeKind::Source);
+    let options = run::Options {
+        job: pipeline.job.name.clone(),
+        graph: pipeline.graph.clone(),
+        max_parallelism: pipeline.job.max_parallelism,
+        operators,
+        interval: pipeline.checkpoint.interval.get(),
+        timeout: pipeline.checkpoint.timeout.get(),
+        mailboxes: mailboxes.clone(),
+        sources: sources
+            .flat_map(|node| node.parallelism.subtasks().map(|index| SubtaskId { uid: node.uid.clone(), index }))
+            .collect(),
+        clock: Arc::clone(clock),
+        board: StatusBoard::clone(board),
+    };
+    Ok(Coordinator::new(options, journal, retention))
+}
+
+/// Removes the local state of attempts that are over: what counts lies in checkpoints.
+fn clear_attempts(state_dir: &std::path::Path) -> Result<(), Fault> {
+    let unusable = |error: std::io::Error| {
+        Fault::new(
+            FaultKind::External,
+            format_args!("the state folder {} cannot be used: {error}", state_dir.display()),
+        )
+    };
+    for entry in std::fs::read_dir(state_dir).map_err(unusable)? {
+        let entry = entry.map_err(unusable)?;
+        if entry.file_name().to_string_lossy().starts_with("attempt-") {
+            std::fs::remove_dir_all(entry.path()).map_err(unusable)?;
+        }
+    }
+    Ok(())
+}
+
+/// A subtask's part of `state.memory` for its cache.
+fn cache_bytes(pipeline: &Pipeline) -> usize {
+    let operators = pipeline.graph.nodes().iter().filter(|node| node.kind == NodeKind::Operator);
+    let subtasks: u64 = operators.map(|node| u64::from(node.parallelism.get())).sum();
+    share(pipeline.state.memory.get(), subtasks)
+}
+
+fn share(memory: u64, among: u64) -> usize {
+    bytes(memory / CACHE_SHARE / among.max(1))
+}
+
+fn bytes(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}

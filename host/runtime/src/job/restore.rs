@@ -1,0 +1,103 @@
+//! Fetches what each subtask begins with.
+//!
+//! Owns the downloads of a restore and what they took. Which parts a subtask needs is decided in `core::checkpoint::restore`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use wasmill_core::checkpoint::counts::Counts;
+use wasmill_core::checkpoint::inventory::Inventory;
+use wasmill_core::checkpoint::manifest::Part;
+use wasmill_core::checkpoint::names::Names;
+use wasmill_core::checkpoint::restore::{Plan, Share};
+use wasmill_core::fault::Fault;
+use wasmill_core::id::SubtaskId;
+
+use crate::blob::Blob;
+use crate::clock::SharedClock;
+use crate::snapshot;
+use crate::state::Restore;
+
+/// Parts that are downloaded at once.
+const AT_ONCE: usize = 4;
+
+/// What a subtask begins with.
+pub(super) struct Begin {
+    /// Its state.
+    pub state: Restore,
+    /// What of it is stored already.
+    pub inventory: Inventory,
+}
+
+/// What all subtasks begin with.
+pub(super) struct Fetched {
+    /// By subtask; one that is missing begins with nothing.
+    pub begins: BTreeMap<SubtaskId, Begin>,
+    /// Bytes downloaded.
+    pub bytes: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Downloads every share of `plan` below `dir`.
+///
+/// # Errors
+/// An object that is missing or damaged, a full disk, a store that does not answer.
+pub(super) async fn fetch(
+    plan: &Plan<'_>,
+    (blob, names): (&Blob, &Names),
+    dir: &Path,
+    clock: &SharedClock,
+) -> Result<Fetched, Fault> {
+    let begin = clock.monotonic();
+    let mut folders: BTreeMap<SubtaskId, (PathBuf, &Part)> = BTreeMap::new();
+    for share in plan.shares.values() {
+        let parts: &[&Part] = match share {
+            Share::Nothing => &[],
+            Share::Same(part) => std::slice::from_ref(part),
+            Share::Rows { parts, .. } => parts,
+        };
+        for part in parts {
+            let subtask = part.subtask();
+            let folder = dir.join(format!("{}-{}", subtask.uid, subtask.index));
+            folders.insert(subtask, (folder, part));
+        }
+    }
+    let downloads = folders.values().filter_map(|(folder, part)| part.state.as_ref().map(|state| (folder, state)));
+    let bytes = downloads.clone().flat_map(|(_, state)| &state.files).map(|file| file.length).sum();
+    stream::iter(downloads)
+        .map(|(folder, state)| snapshot::download(state, folder, blob, names))
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+    let begins = plan.shares.iter().map(|(subtask, share)| (subtask.clone(), begins_with(share, &folders))).collect();
+    Ok(Fetched { begins, bytes, took: clock.monotonic().saturating_sub(begin) })
+}
+
+fn begins_with(share: &Share<'_>, folders: &BTreeMap<SubtaskId, (PathBuf, &Part)>) -> Begin {
+    let folder = |part: &Part| folders.get(&part.subtask()).map(|(folder, _)| folder.clone()).unwrap_or_default();
+    match share {
+        Share::Nothing => Begin { state: Restore::Empty, inventory: Inventory::new() },
+        Share::Same(part) => Begin {
+            state: Restore::Same { dir: folder(part), counts: counts([*part]) },
+            inventory: part.state.as_ref().map_or_else(Inventory::new, Inventory::restored),
+        },
+        Share::Rows { range, parts } => Begin {
+            state: Restore::Rows {
+                dirs: parts.iter().map(|part| folder(part)).collect(),
+                counts: counts(parts.iter().copied()).restrict(*range),
+            },
+            inventory: Inventory::new(),
+        },
+    }
+}
+
+fn counts<'a>(parts: impl IntoIterator<Item = &'a Part>) -> Counts {
+    let mut all = Counts::default();
+    for state in parts.into_iter().filter_map(|part| part.state.as_ref()) {
+        all.merge(&state.counts);
+    }
+    all
+}

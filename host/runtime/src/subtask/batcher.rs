@@ -1,0 +1,322 @@
+//! Makes the batch of a guest call from records: distinct keys, a slot for each record, runs of watermarks.
+//!
+//! Owns the shape of a call on the way in. All its memory is reused from call to call. Does not own the state that rides along.
+
+use wasmill_core::key_group::KeyHash;
+use wasmill_core::record::{Column, RecordBatch};
+use wasmill_core::time::Timestamp;
+
+use super::access::CallState;
+use crate::guest::contract::{self, Batch, WatermarkRun};
+use crate::guest::packed;
+
+/// Records gathered for one call.
+#[derive(Debug)]
+pub struct Batcher {
+    batch: Batch,
+    /// Distinct keys by slot, and their hashes.
+    keys: Column,
+    hashes: Vec<KeyHash>,
+    /// The slot of each record.
+    slots: Vec<u32>,
+    pub(super) times: Vec<Timestamp>,
+    table: SlotTable,
+    /// Watermarks that advanced between the records: after how many, and to what.
+    advances: Vec<(u32, Timestamp)>,
+    first_watermark: Timestamp,
+    watermark: Timestamp,
+    limit: usize,
+    byte_limit: usize,
+}
+
+impl Batcher {
+    /// For calls of at most `limit` records and about `byte_limit` bytes of keys and values.
+    #[must_use]
+    pub fn new(limit: usize, byte_limit: usize) -> Self {
+        Self {
+            batch: Batch {
+                keys: contract::empty_column(),
+                absent_key: None,
+                slots: Vec::new(),
+                times: Vec::new(),
+                values: contract::empty_column(),
+                absent_values: Vec::new(),
+                headers: None,
+                watermarks: Vec::new(),
+            },
+            keys: Column::default(),
+            hashes: Vec::new(),
+            slots: Vec::with_capacity(limit),
+            times: Vec::with_capacity(limit),
+            table: SlotTable::new(limit),
+            advances: Vec::new(),
+            first_watermark: Timestamp::MIN,
+            watermark: Timestamp::MIN,
+            limit,
+            byte_limit,
+        }
+    }
+
+    /// How many records are gathered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether no record is gathered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Whether the call should be made before another record is added.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.slots.len() >= self.limit || self.keys.bytes().len() + self.batch.values.bytes.len() >= self.byte_limit
+    }
+
+    /// Adds record `record` of `from`.
+    pub fn push(&mut self, from: &RecordBatch, record: usize) {
+        let slot = match from.keys.get(record) {
+            Some(key) => {
+                let hash = from.hashes.get(record).copied().unwrap_or_else(|| KeyHash::of(key));
+                self.table.slot(key, hash, &mut self.keys, &mut self.hashes)
+            }
+            None => self.absent_slot(),
+        };
+        self.slots.push(slot);
+        self.times.push(from.times[record]);
+        let values = &mut self.batch.values;
+        values.bytes.extend_from_slice(from.values.values().get(record));
+        // Full long before 4 GiB.
+        packed::push_u32(&mut values.ends, values.bytes.len() as u32);
+        if from.values.get(record).is_none() {
+            packed::push_u32(&mut self.batch.absent_values, (self.slots.len() - 1) as u32);
+        }
+    }
+
+    /// The watermark became `watermark` after the records so far.
+    pub fn advance(&mut self, watermark: Timestamp) {
+        self.watermark = watermark;
+        self.advances.push((self.slots.len() as u32, watermark));
+    }
+
+    /// Completes the batch for the guest and returns the watermark of its first run.
+    pub fn finish(&mut self) -> Timestamp {
+        let batch = &mut self.batch;
+        batch.keys.bytes.extend_from_slice(self.keys.bytes());
+        extend_packed(&mut batch.keys.ends, self.keys.ends());
+        extend_packed(&mut batch.slots, &self.slots);
+        for time in &self.times {
+            packed::push_s64(&mut batch.times, time.as_millis());
+        }
+        let mut current = self.first_watermark;
+        let mut first = None;
+        for &(after, watermark) in &self.advances {
+            let ended = batch.watermarks.last().map_or(0, |run| run.until);
+            if after > ended {
+                first.get_or_insert(current);
+                batch.watermarks.push(WatermarkRun { until: after, watermark: current.as_millis() });
+            }
+            current = watermark;
+        }
+        let records = self.slots.len() as u32;
+        if batch.watermarks.last().map_or(0, |run| run.until) < records {
+            first.get_or_insert(current);
+            batch.watermarks.push(WatermarkRun { until: records, watermark: current.as_millis() });
+        }
+        first.unwrap_or(current)
+    }
+
+    /// The batch that [`Batcher::finish`] completed.
+    #[must_use]
+    pub fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
+    /// The watermarks that advanced between the records of the batch: after how many records, and to what.
+    #[must_use]
+    pub fn advances(&self) -> &[(u32, Timestamp)] {
+        &self.advances
+    }
+
+    /// The slot that stands for records without a key.
+    #[must_use]
+    pub fn absent_key(&self) -> Option<u32> {
+        self.batch.absent_key
+    }
+
+    /// Exchanges the batch's keys and slots with those of `call`: lent for a call, taken back after it.
+    pub(super) fn lend(&mut self, call: &mut CallState) {
+        std::mem::swap(&mut self.keys, &mut call.keys);
+        std::mem::swap(&mut self.hashes, &mut call.hashes);
+        std::mem::swap(&mut self.slots, &mut call.slots);
+    }
+
+    /// The records from `start` on, to be gathered again.
+    #[must_use]
+    pub fn rest(&self, start: usize) -> RecordBatch {
+        let mut rest = RecordBatch::default();
+        for record in start..self.len() {
+            let slot = self.slots[record];
+            let key = (self.batch.absent_key != Some(slot)).then(|| self.keys.get(slot as usize));
+            let absent = packed::u32s(&self.batch.absent_values).any(|index| index as usize == record);
+            let value = contract::value_at(&self.batch.values, record).filter(|_| !absent);
+            rest.push(key, self.times[record], value);
+            rest.hashes.push(self.hashes[slot as usize]);
+        }
+        rest
+    }
+
+    /// Begins again with the `rest` of the records after the first `consumed`, and the watermarks from there on.
+    pub fn restart(&mut self, rest: &RecordBatch, consumed: usize, advances: &[(u32, Timestamp)]) {
+        let last = self.watermark;
+        let before = self.advances.iter().rev().find(|(after, _)| (*after as usize) < consumed);
+        self.watermark = before.map_or(self.first_watermark, |(_, watermark)| *watermark);
+        self.clear();
+        let mut advances = advances.iter().peekable();
+        for record in 0..rest.len() {
+            while let Some((_, watermark)) = advances.next_if(|(after, _)| *after as usize - consumed <= record) {
+                self.advance(*watermark);
+            }
+            self.push(rest, record);
+        }
+        for (_, watermark) in advances {
+            self.advance(*watermark);
+        }
+        self.watermark = last;
+    }
+
+    /// Empties it for the next call and keeps its memory.
+    pub fn clear(&mut self) {
+        let Batch { keys, absent_key, slots, times, values, absent_values, headers, watermarks } = &mut self.batch;
+        for bytes in [&mut keys.bytes, &mut keys.ends, slots, times, &mut values.bytes, &mut values.ends, absent_values]
+        {
+            bytes.clear();
+        }
+        *absent_key = None;
+        *headers = None;
+        watermarks.clear();
+        self.keys.clear();
+        self.hashes.clear();
+        self.slots.clear();
+        self.times.clear();
+        self.table.clear();
+        self.advances.clear();
+        self.first_watermark = self.watermark;
+    }
+
+    fn absent_slot(&mut self) -> u32 {
+        *self.batch.absent_key.get_or_insert_with(|| {
+            let slot = self.keys.len() as u32;
+            self.keys.push(&[]);
+            self.hashes.push(KeyHash(0));
+            slot
+        })
+    }
+}
+
+fn extend_packed(bytes: &mut Vec<u8>, values: &[u32]) {
+    bytes.reserve(values.len() * 4);
+    for &value in values {
+        packed::push_u32(bytes, value);
+    }
+}
+
+/// Finds the slot of a key in the batch: open addressing over hashes, emptied by a new round number.
+#[derive(Debug)]
+struct SlotTable {
+    /// Round and slot of each place.
+    places: Vec<(u32, u32)>,
+    mask: usize,
+    round: u32,
+}
+
+impl SlotTable {
+    fn new(limit: usize) -> Self {
+        let places = (limit.max(1) * 2).next_power_of_two();
+        Self { places: vec![(0, 0); places], mask: places - 1, round: 1 }
+    }
+
+    fn slot(&mut self, key: &[u8], hash: KeyHash, keys: &mut Column, hashes: &mut Vec<KeyHash>) -> u32 {
+        // The upper bits: the lower ones chose the key group, so within a subtask they vary less.
+        let mut place = (hash.0 >> 32) as usize & self.mask;
+        loop {
+            let (round, slot) = self.places[place];
+            if round != self.round {
+                let slot = keys.len() as u32;
+                keys.push(key);
+                hashes.push(hash);
+                self.places[place] = (self.round, slot);
+                return slot;
+            }
+            if hashes[slot as usize] == hash && keys.get(slot as usize) == key {
+                return slot;
+            }
+            place = (place + 1) & self.mask;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 {
+            self.places.fill((0, 0));
+            self.round = 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn records(keys: &[Option<&str>]) -> RecordBatch {
+        let mut batch = RecordBatch::default();
+        for (index, key) in keys.iter().enumerate() {
+            batch.push(key.map(str::as_bytes), at(index as i64), (index != 1).then_some(b"v"));
+        }
+        batch
+    }
+
+    #[test]
+    fn a_key_crosses_once_a_batch_and_an_absent_one_is_not_an_empty_one() {
+        let from = records(&[Some("a"), None, Some(""), Some("a"), None]);
+        let mut batcher = Batcher::new(8, 1 << 20);
+        for round in 0..3 {
+            for record in 0..from.len() {
+                batcher.push(&from, record);
+            }
+            assert_eq!(batcher.slots, [0, 1, 2, 0, 1], "round {round}");
+            assert_eq!(batcher.absent_key(), Some(1));
+            batcher.finish();
+            let batch = batcher.batch();
+            assert_eq!(packed::u32s(&batch.absent_values).collect::<Vec<_>>(), [1]);
+            assert_eq!(packed::u32s(&batch.keys.ends).collect::<Vec<_>>(), [1, 1, 1]);
+            assert_eq!(batcher.rest(1).keys.iter().collect::<Vec<_>>(), [None, Some(&b""[..]), Some(&b"a"[..]), None]);
+            batcher.clear();
+        }
+    }
+
+    #[test]
+    fn a_batch_carries_the_watermarks_as_runs() {
+        let from = records(&[Some("a"), Some("b"), Some("c")]);
+        let mut batcher = Batcher::new(8, 1 << 20);
+        batcher.advance(at(1));
+        batcher.push(&from, 0);
+        batcher.advance(at(5));
+        batcher.advance(at(6));
+        batcher.push(&from, 1);
+        batcher.push(&from, 2);
+        let first = batcher.finish();
+        let runs: Vec<_> = batcher.batch().watermarks.iter().map(|run| (run.until, run.watermark)).collect();
+        assert_eq!((runs, first), (vec![(1, 1), (3, 6)], at(1)));
+        batcher.clear();
+        batcher.push(&from, 0);
+        let first = batcher.finish();
+        assert_eq!((batcher.batch().watermarks[0].watermark, first), (6, at(6)));
+    }
+}

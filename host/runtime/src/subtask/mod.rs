@@ -1,0 +1,69 @@
+//! One subtask: a thread that reads, calls the guest or a connector, and serves barriers.
+//!
+//! Owns the loop of each kind of node (`source`, `operator`, `sink`) and the calls in between. Does not know what its channels
+//! are, nor who decides: it meets the coordinator in `control` alone.
+
+mod access;
+mod batcher;
+mod emit;
+pub mod operator;
+pub mod sink;
+pub mod source;
+pub mod upload;
+
+mod watermark;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wasmill_core::checkpoint::manifest::Part;
+use wasmill_core::fault::Fault;
+use wasmill_core::id::{CheckpointId, SubtaskId};
+
+use crate::clock::SharedClock;
+use crate::control::{Mailbox, Report, Reports};
+use crate::telemetry::SubtaskMeter;
+
+pub use access::CallState;
+
+/// How long a subtask with nothing to do sleeps before it looks around by itself.
+const IDLE_WAIT: Duration = Duration::from_millis(100);
+
+/// What every subtask has.
+#[derive(Clone)]
+pub struct Context {
+    /// Who it is.
+    pub id: SubtaskId,
+    /// Where its commands arrive.
+    pub mailbox: Mailbox,
+    /// Where its reports go.
+    pub reports: Reports,
+    /// Tells the time.
+    pub clock: SharedClock,
+    /// Its counters.
+    pub meter: Arc<SubtaskMeter>,
+}
+
+impl Context {
+    /// Runs the subtask to its end and reports how it ended.
+    pub fn run(self, body: impl FnOnce(&Self) -> Result<(), Fault>) {
+        let report = match body(&self) {
+            Ok(()) => Report::Finished(self.id.clone()),
+            Err(fault) => Report::Failed { subtask: self.id.clone(), fault },
+        };
+        self.report(report);
+    }
+
+    fn report(&self, report: Report) {
+        // A coordinator that is gone has nothing more to learn.
+        let _ = self.reports.send(report);
+    }
+
+    fn acknowledge(&self, checkpoint: CheckpointId, part: Part) {
+        self.report(Report::Acknowledged { subtask: self.id.clone(), checkpoint, part: Box::new(part) });
+    }
+
+    fn decline(&self, checkpoint: CheckpointId, reason: &str) {
+        self.report(Report::Declined { subtask: self.id.clone(), checkpoint, reason: reason.to_owned() });
+    }
+}

@@ -1,0 +1,89 @@
+//! Takes a subtask's snapshots from local cut to acknowledgement, beside the record path.
+//!
+//! Owns that one subtask's uploads follow one another and that a failed one declines its checkpoint. Does not own how files
+//! are stored.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+use wasmill_core::checkpoint::inventory::Inventory;
+use wasmill_core::checkpoint::manifest::Part;
+use wasmill_core::checkpoint::names::Names;
+use wasmill_core::id::{Attempt, CheckpointId};
+
+use super::operator::{Cut, Snapshots, micros};
+use crate::blob::Blob;
+use crate::snapshot::{self, Owner};
+use crate::spawn;
+
+/// The snapshots of one subtask.
+pub struct Uploads {
+    runtime: Handle,
+    store: Store,
+    inventory: Arc<Mutex<Inventory>>,
+}
+
+/// Where an attempt's snapshots go.
+#[derive(Debug, Clone)]
+pub struct Store {
+    /// The checkpoint store.
+    pub blob: Blob,
+    /// The job's names in it.
+    pub names: Names,
+    /// The attempt.
+    pub attempt: Attempt,
+}
+
+impl Uploads {
+    /// Uploads to `store`; `inventory` says what is there already.
+    #[must_use]
+    pub fn new(runtime: Handle, store: Store, inventory: Inventory) -> Self {
+        Self { runtime, store, inventory: Arc::new(Mutex::new(inventory)) }
+    }
+
+    fn with_inventory(&self, change: impl FnOnce(&mut Inventory) + Send + 'static) {
+        let inventory = Arc::clone(&self.inventory);
+        spawn::task(&self.runtime, async move { change(&mut *inventory.lock().await) });
+    }
+}
+
+impl Snapshots for Uploads {
+    fn take(&self, cut: Cut) {
+        let Cut { context, checkpoint, part, local, since } = cut;
+        let local = match local {
+            Ok(local) => local,
+            Err(error) => return context.decline(checkpoint, &format!("no local cut: {error}")),
+        };
+        let (store, inventory) = (self.store.clone(), Arc::clone(&self.inventory));
+        spawn::task(&self.runtime, async move {
+            let mut inventory = inventory.lock().await;
+            let begin = context.clock.monotonic();
+            let (write, cut) = (micros(local.write), micros(local.cut));
+            let owner = Owner { blob: &store.blob, names: &store.names, attempt: store.attempt, checkpoint };
+            match snapshot::upload(local, &inventory, owner).await {
+                Ok(stored) => {
+                    inventory.stored(checkpoint, &stored.state.files);
+                    let now = context.clock.monotonic();
+                    let mut part = Part { state: Some(stored.state), ..part };
+                    part.bytes_new = stored.bytes_new;
+                    part.bytes_referenced = stored.bytes_referenced;
+                    part.durations.write_us = write;
+                    part.durations.cut_us = cut;
+                    part.durations.upload_us = micros(now.saturating_sub(begin));
+                    part.durations.total_us = micros(now.saturating_sub(since));
+                    context.acknowledge(checkpoint, part);
+                }
+                Err(error) => context.decline(checkpoint, &error.to_string()),
+            }
+        });
+    }
+
+    fn decided(&self, checkpoint: CheckpointId) {
+        self.with_inventory(move |inventory| inventory.decided(checkpoint));
+    }
+
+    fn given_up(&self, checkpoint: CheckpointId) {
+        self.with_inventory(move |inventory| inventory.given_up(checkpoint));
+    }
+}
