@@ -89,13 +89,13 @@ def show_totals(lines):
     say(f"  ... and {len(last) - 5:,} more\n")
 
 
-def show_checkpoints(wasmill, folder):
-    """What checkpoints the job has kept, in wasmill's own words."""
-    shown = subprocess.run([wasmill, "checkpoints", "list", folder / "pipeline.toml"], capture_output=True, text=True)
-    if shown.returncode != 0:
-        sys.exit(f"error: wasmill checkpoints list failed:\n{shown.stderr}")
-    for line in shown.stdout.splitlines():
-        say(f"  {line}")
+def show(wasmill, command, folder):
+    """What `wasmill COMMAND` says of the job, in its own words."""
+    said = subprocess.run([wasmill, *command, folder / "pipeline.toml"], capture_output=True, text=True)
+    if said.returncode != 0:
+        sys.exit(f"error: wasmill {' '.join(command)} failed:\n{said.stderr}")
+    for line in said.stdout.splitlines():
+        say(f"  | {line}")
 
 
 def kill_half_way(wasmill, folder):
@@ -108,13 +108,14 @@ def kill_half_way(wasmill, folder):
             sys.exit("error: the job ended before it could be killed")
         time.sleep(0.01)
     time.sleep(random.uniform(0.5, 3.0))
+    show(wasmill, ["status"], folder)
     if job.poll() is not None:
         finish(job, folder)
         sys.exit("error: the job ended before it could be killed")
     job.send_signal(signal.SIGKILL)
     job.wait()
     seen = len(sorted_output(folder))
-    say(f"  killed with SIGKILL {time.monotonic() - begun:.1f} s in; {seen:,} records were visible; started again")
+    say(f"\n  killed with SIGKILL {time.monotonic() - begun:.1f} s in; {seen:,} records were visible; started again")
     job = start(wasmill, folder)
     finish(job, folder)
     return seen
@@ -134,15 +135,14 @@ def main():
     uninterrupted = sorted_output(whole)
     say(f"  done in {took:.1f} s: {len(uninterrupted):,} records out")
     show_totals(uninterrupted)
-    say("  checkpoints kept:")
-    show_checkpoints(wasmill, whole)
+    show(wasmill, ["checkpoints", "list"], whole)
 
     say("\n2. The same computed by plain Python")
     records, counted = recompute.expected(TABLE)
     mismatches = list(recompute.compare(records, [whole / "out"]))
     say(f"  {len(mismatches)} of {len(records):,} records differ; without a tail number, dropped: {counted['without_tailnum']:,}")
 
-    say(f"\n3. Again at {RATE:,} flights a second, killed half-way")
+    say(f"\n3. Again at {RATE:,} flights a second, killed half-way; shortly before:")
     killed = variant("killed", rate=RATE)
     before = kill_half_way(wasmill, killed)
     resumed = sorted_output(killed)
