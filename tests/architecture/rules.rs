@@ -52,7 +52,7 @@ const SOLE_IMPORTERS: [(&str, &str); 11] = [
 
 /// The runtime's modules by layer. A module refers to lower layers only, and to [`SIBLINGS`].
 const LAYERS: [&[&str]; 6] = [
-    &["clock", "failpoint", "config", "telemetry", "control", "spawn", "blob"],
+    &["clock", "failpoint", "config", "telemetry", "control", "bell", "spawn", "blob"],
     &["source", "sink", "format", "exchange", "state", "guest", "connector"],
     &["snapshot", "savepoint"],
     &["subtask", "coordinator"],
@@ -61,7 +61,8 @@ const LAYERS: [&[&str]; 6] = [
 ];
 
 /// Arrows within a layer, each with its reason.
-const SIBLINGS: [(&str, &str, &str); 10] = [
+const SIBLINGS: [(&str, &str, &str); 11] = [
+    ("control", "bell", "a message wakes the subtask that it is for"),
     ("sink", "source", "both seams place a subtask alike"),
     ("connector", "source", "connectors implement the seam"),
     ("connector", "sink", "connectors implement the seam"),

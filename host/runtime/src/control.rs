@@ -12,7 +12,7 @@ use wasmill_core::element::Barrier;
 use wasmill_core::fault::Fault;
 use wasmill_core::id::{CheckpointId, SubtaskId};
 
-use crate::exchange::bell::Bell;
+use crate::bell::Bell;
 
 /// From the coordinator to a subtask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Each heavy library is imported by exactly one module; layers and arrows: docs/architecture.md.
 
 pub mod admin;
+pub mod bell;
 pub mod blob;
 pub mod clock;
 pub mod config;

@@ -1,3 +1,5 @@
+//! The endpoint over real sockets: what it answers, to whom, and how it is found.
+
 use std::sync::Arc;
 
 use wasmill_core::id::Attempt;

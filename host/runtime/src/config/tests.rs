@@ -1,3 +1,5 @@
+//! Whole pipeline files: what is read from them, and every refusal with its place.
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

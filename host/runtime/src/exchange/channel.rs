@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use wasmill_core::element::Element;
 
-use super::bell::Bell;
+use crate::bell::Bell;
 
 /// Elements that a channel queues before it has no room.
 const MAX_ELEMENTS: usize = 16;

@@ -2,7 +2,6 @@
 //!
 //! Owns order, room and alignment between subtasks. Does not own what a subtask does with what it gets.
 
-pub mod bell;
 pub mod channel;
 pub mod gate;
 pub mod key;

@@ -1,3 +1,5 @@
+//! Metrics as a scraper sees them.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! The status as it follows from counters and time.
+
 use std::sync::Arc;
 
 use wasmill_core::id::{Attempt, JobId};
