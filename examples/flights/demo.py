@@ -10,6 +10,7 @@ import argparse
 import json
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 TABLE = HERE / "data" / "flights.csv.gz"
 RUN = HERE / "run"
 RATE = 45_000  # records a second of the job that is killed: it lasts some seven seconds
+AIRCRAFT = re.compile(rb'"tailnum":"([^"]*)"')
+SEQUENCE = re.compile(rb'"flights":(\d+)')
 PATIENCE = 120  # seconds after which a run is given up
 
 
@@ -70,20 +73,21 @@ def visible(folder):
     return sum(file.stat().st_size for file in recompute.parts(folder / "out"))
 
 
-def sorted_output(folder):
-    """All output lines as they stand in the files, sorted by aircraft and sequence."""
-    lines = [line for file in recompute.parts(folder / "out") for line in file.read_bytes().splitlines()]
-    return sorted(lines, key=lambda line: (lambda record: (record["tailnum"], record["flights"]))(json.loads(line)))
+def lines(folder):
+    """All output lines as they stand in the files."""
+    return [line for file in recompute.parts(folder / "out") for line in file.read_bytes().splitlines()]
 
 
-def show_totals(lines):
-    """The aircraft that flew most."""
-    last = {}
-    for line in lines:
-        record = json.loads(line)
-        last[record["tailnum"]] = record
+def aircraft_and_sequence(line):
+    """What output is sorted by, without parsing all of it."""
+    return AIRCRAFT.search(line)[1], int(SEQUENCE.search(line)[1])
+
+
+def show_totals(output):
+    """The aircraft that flew most; `output` is sorted."""
+    last = [json.loads(line) for line in {aircraft_and_sequence(line)[0]: line for line in output}.values()]
     say(f"\n  {'aircraft':<10}{'flights':>9}{'miles':>12}{'mean delay':>12}  last seen")
-    for record in sorted(last.values(), key=lambda record: -record["flights"])[:5]:
+    for record in sorted(last, key=lambda record: -record["flights"])[:5]:
         delay = "-" if record["mean_arr_delay"] is None else f"{record['mean_arr_delay']:.1f} min"
         say(f"  {record['tailnum']:<10}{record['flights']:>9,}{record['distance']:>12,}{delay:>12}  {record['last_seen']}")
     say(f"  ... and {len(last) - 5:,} more\n")
@@ -114,7 +118,7 @@ def kill_half_way(wasmill, folder):
         sys.exit("error: the job ended before it could be killed")
     job.send_signal(signal.SIGKILL)
     job.wait()
-    seen = len(sorted_output(folder))
+    seen = len(lines(folder))
     say(f"\n  killed with SIGKILL {time.monotonic() - begun:.1f} s in; {seen:,} records were visible; started again")
     job = start(wasmill, folder)
     finish(job, folder)
@@ -132,9 +136,10 @@ def main():
     begun = time.monotonic()
     finish(start(wasmill, whole), whole)
     took = time.monotonic() - begun
-    uninterrupted = sorted_output(whole)
+    uninterrupted = sorted(lines(whole), key=aircraft_and_sequence)
     say(f"  done in {took:.1f} s: {len(uninterrupted):,} records out")
     show_totals(uninterrupted)
+    say(f"  {(whole / 'log').read_text().splitlines()[-1].split('INFO')[-1].strip()}\n")
     show(wasmill, ["checkpoints", "list"], whole)
 
     say("\n2. The same computed by plain Python")
@@ -145,7 +150,7 @@ def main():
     say(f"\n3. Again at {RATE:,} flights a second, killed half-way; shortly before:")
     killed = variant("killed", rate=RATE)
     before = kill_half_way(wasmill, killed)
-    resumed = sorted_output(killed)
+    resumed = sorted(lines(killed), key=aircraft_and_sequence)
     same = resumed == uninterrupted
     say(f"  {len(resumed):,} records out ({before:,} before the kill, {len(resumed) - before:,} after)")
     say(f"  the output {'equals' if same else 'DIFFERS FROM'} the uninterrupted run's, byte for byte after sorting")
