@@ -1,7 +1,7 @@
 //! What an operator tells people: log lines and metrics, and the message of a panic.
 //!
-//! Owns the way to the host from anywhere in the guest. Does not own levels, rates and labels: the host adds operator,
-//! subtask, key and position to each line, and limits their rate.
+//! Owns the way to the host from anywhere in the guest. Does not own levels, rates and labels: the host adds operator
+//! and subtask to each line, and limits their rate.
 //!
 //! In a component everything goes to the imports. In a native run it goes to what [`install`] gave this thread, or nowhere.
 
