@@ -125,19 +125,19 @@ impl<'a> Records<'a> {
 
     /// The next record of the walk and the watermark in force for it, if another than before.
     #[inline]
-    pub(crate) fn next(&self, cursor: &mut Cursor, index: u32, input: u16) -> (Record<'a>, Option<Timestamp>) {
+    pub(crate) fn next(&self, cursor: &mut Cursor, index: u32, input: u16) -> (Record<'_>, Option<Timestamp>) {
         let mut value = Some(self.values.get(index as usize));
         if self.absent_values.get(cursor.absent) == Some(index) {
             cursor.absent += 1;
             value = None;
         }
-        let headers = self.headers.map(|columns| {
-            let first = cursor.header;
+        let first = cursor.header;
+        if let Some(columns) = &self.headers {
             while columns.records.get(cursor.header) == Some(index) {
                 cursor.header += 1;
             }
-            RecordHeaders { columns, next: first, end: cursor.header }
-        });
+        }
+        let headers = RecordHeaders { columns: self.headers.as_ref(), next: first, end: cursor.header };
         let mut entered = index == 0;
         while self.watermarks.get(cursor.run).is_some_and(|run| run.until <= index) {
             cursor.run += 1;
@@ -157,7 +157,7 @@ pub struct Record<'a> {
     value: Option<&'a [u8]>,
     time: Timestamp,
     input: u16,
-    headers: Option<RecordHeaders<'a>>,
+    headers: RecordHeaders<'a>,
 }
 
 impl<'a> Record<'a> {
@@ -206,14 +206,14 @@ impl<'a> Record<'a> {
 
     /// The headers as (name, value), in order. Empty unless the input declares headers.
     pub fn headers(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        self.headers.into_iter().flatten()
+        self.headers
     }
 }
 
 /// The headers of one record.
 #[derive(Debug, Clone, Copy)]
 struct RecordHeaders<'a> {
-    columns: HeaderColumns<'a>,
+    columns: Option<&'a HeaderColumns<'a>>,
     next: usize,
     end: usize,
 }
@@ -222,9 +222,10 @@ impl<'a> Iterator for RecordHeaders<'a> {
     type Item = (&'a [u8], &'a [u8]);
     fn next(&mut self) -> Option<Self::Item> {
         let index = self.next;
-        (index < self.end).then(|| {
-            self.next += 1;
-            (self.columns.names.get(index), self.columns.values.get(index))
-        })
+        if index >= self.end {
+            return None;
+        }
+        self.next += 1;
+        self.columns.map(|columns| (columns.names.get(index), columns.values.get(index)))
     }
 }

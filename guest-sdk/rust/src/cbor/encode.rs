@@ -64,10 +64,48 @@ impl Encoder {
     }
 }
 
+/// Appends all nine bytes and takes back what the head does not need: copies of a fixed size are a store or two.
 #[inline]
 fn push_head(out: &mut Vec<u8>, major: u8, argument: u64) {
+    let start = out.len();
     let (bytes, len) = head(major, argument);
-    out.extend_from_slice(&bytes[..len]);
+    out.extend_from_slice(&bytes);
+    out.truncate(start + len);
+}
+
+#[inline]
+fn push_text(out: &mut Vec<u8>, text: &str) {
+    push_head(out, TEXT, text.len() as u64);
+    extend_short(out, text.as_bytes());
+}
+
+/// Appends bytes that are probably few: a copy of unknown length is a call in WebAssembly, and one out of it at that, so that
+/// up to 16 bytes are copied by two pieces of a fixed size, which may overlap.
+#[inline]
+fn extend_short(out: &mut Vec<u8>, bytes: &[u8]) {
+    let start = out.len();
+    match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(first), Some(last)) if bytes.len() <= 16 => {
+            out.extend_from_slice(first);
+            out.extend_from_slice(&[0; 8]);
+            out.truncate(start + bytes.len());
+            if let Some(end) = out.last_chunk_mut() {
+                *end = *last;
+            }
+        }
+        (None, None) => match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+            (Some(first), Some(last)) => {
+                out.extend_from_slice(first);
+                out.extend_from_slice(&[0; 4]);
+                out.truncate(start + bytes.len());
+                if let Some(end) = out.last_chunk_mut() {
+                    *end = *last;
+                }
+            }
+            _ => bytes.iter().for_each(|&byte| out.push(byte)),
+        },
+        _ => out.extend_from_slice(bytes),
+    }
 }
 
 #[inline]
@@ -102,6 +140,7 @@ struct Serializer<'e> {
 }
 
 impl<'e> Serializer<'e> {
+    #[inline]
     fn items(self, major: u8, announced: Option<usize>) -> Result<Items<'e>, Error> {
         self.encoder.enter()?;
         let start = self.out.len();
@@ -110,25 +149,20 @@ impl<'e> Serializer<'e> {
         }
         let first_entry = self.encoder.entries.len();
         let first_item = self.out.len();
-        Ok(Items {
-            out: self.out,
-            encoder: self.encoder,
-            major,
-            announced,
-            start,
-            first_item,
-            first_entry,
-            count: 0,
-            closes_variant: false,
-        })
+        let Serializer { out, encoder } = self;
+        Ok(Items { out, encoder, major, announced, start, first_item, first_entry, count: 0, closes_variant: false })
+    }
+
+    #[inline]
+    fn fields(self, len: usize) -> Result<Fields<'e>, Error> {
+        Ok(Fields { items: self.items(MAP, Some(len))?, before: "", sorted: true })
     }
 
     /// The head of a variant with data: a map of one entry.
     fn variant(self, name: &str) -> Result<Self, Error> {
         self.encoder.enter()?;
         push_head(self.out, MAP, 1);
-        push_head(self.out, TEXT, name.len() as u64);
-        self.out.extend_from_slice(name.as_bytes());
+        push_text(self.out, name);
         Ok(self)
     }
 }
@@ -153,35 +187,25 @@ impl Items<'_> {
         value.serialize(Serializer { out: self.out, encoder: self.encoder })
     }
 
-    #[inline]
-    fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Error> {
-        let start = self.out.len();
-        push_head(self.out, TEXT, name.len() as u64);
-        self.out.extend_from_slice(name.as_bytes());
-        self.entry(start, value)
-    }
-
+    /// The value of the entry whose key begins at `start`.
     #[inline]
     fn entry<T: Serialize + ?Sized>(&mut self, start: usize, value: &T) -> Result<(), Error> {
-        self.count += 1;
         let value_at = self.out.len();
-        value.serialize(Serializer { out: self.out, encoder: self.encoder })?;
+        self.item(value)?;
         self.encoder.entries.push(Entry { start, value: value_at, end: self.out.len() });
         Ok(())
     }
 
-    fn close(mut self) -> Result<(), Error> {
-        if self.major == MAP {
-            self.sort()?;
-        }
+    #[inline]
+    fn close(self) {
         if self.announced != Some(self.count) {
             let (bytes, len) = head(self.major, self.count as u64);
             self.out.splice(self.start..self.first_item, bytes[..len].iter().copied());
         }
         self.encoder.depth -= 1 + u8::from(self.closes_variant);
-        Ok(())
     }
 
+    /// Puts the map's entries in order.
     fn sort(&mut self) -> Result<(), Error> {
         let Encoder { entries, scratch, .. } = self.encoder;
         let (out, new) = (&mut *self.out, &mut entries[self.first_entry..]);
@@ -198,7 +222,37 @@ impl Items<'_> {
             out.truncate(self.first_item);
             out.extend_from_slice(scratch);
         }
-        entries.truncate(self.first_entry);
+        Ok(())
+    }
+}
+
+/// A struct that is being written: a map whose keys are mostly constants, so that the compiler knows their order.
+struct Fields<'e> {
+    items: Items<'e>,
+    before: &'static str,
+    sorted: bool,
+}
+
+impl Fields<'_> {
+    #[inline(always)]
+    fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
+        // The encoded keys are in this order: a shorter text has the lesser head.
+        let ascends = self.before.len() < name.len() || (self.before.len() == name.len() && self.before < name);
+        self.sorted &= ascends || self.items.count == 0;
+        self.before = name;
+        let start = self.items.out.len();
+        push_head(self.items.out, TEXT, name.len() as u64);
+        self.items.out.extend_from_slice(name.as_bytes());
+        self.items.entry(start, value)
+    }
+
+    #[inline]
+    fn end(mut self) -> Result<(), Error> {
+        if !self.sorted {
+            self.items.sort()?;
+        }
+        self.items.encoder.entries.truncate(self.items.first_entry);
+        self.items.close();
         Ok(())
     }
 }
@@ -220,8 +274,8 @@ impl<'e> ser::Serializer for Serializer<'e> {
     type SerializeTupleStruct = Items<'e>;
     type SerializeTupleVariant = Items<'e>;
     type SerializeMap = Map<'e>;
-    type SerializeStruct = Items<'e>;
-    type SerializeStructVariant = Items<'e>;
+    type SerializeStruct = Fields<'e>;
+    type SerializeStructVariant = Fields<'e>;
 
     integers!(
         serialize_u8: u8 as serialize_u64, serialize_u16: u16 as serialize_u64, serialize_u32: u32 as serialize_u64,
@@ -275,8 +329,7 @@ impl<'e> ser::Serializer for Serializer<'e> {
 
     #[inline]
     fn serialize_str(self, value: &str) -> Result<(), Error> {
-        push_head(self.out, TEXT, value.len() as u64);
-        self.out.extend_from_slice(value.as_bytes());
+        push_text(self.out, value);
         Ok(())
     }
 
@@ -353,8 +406,8 @@ impl<'e> ser::Serializer for Serializer<'e> {
     }
 
     #[inline]
-    fn serialize_struct(self, _name: &'static str, len: usize) -> Result<Items<'e>, Error> {
-        self.items(MAP, Some(len))
+    fn serialize_struct(self, _name: &'static str, len: usize) -> Result<Fields<'e>, Error> {
+        self.fields(len)
     }
 
     fn serialize_struct_variant(
@@ -363,8 +416,10 @@ impl<'e> ser::Serializer for Serializer<'e> {
         _index: u32,
         variant: &'static str,
         len: usize,
-    ) -> Result<Items<'e>, Error> {
-        Ok(Items { closes_variant: true, ..self.variant(variant)?.items(MAP, Some(len))? })
+    ) -> Result<Fields<'e>, Error> {
+        let mut fields = self.variant(variant)?.fields(len)?;
+        fields.items.closes_variant = true;
+        Ok(fields)
     }
 }
 
@@ -384,8 +439,11 @@ impl ser::SerializeMap for Map<'_> {
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
         self.items.entry(self.key, value)
     }
-    fn end(self) -> Result<(), Error> {
-        self.items.close()
+    fn end(mut self) -> Result<(), Error> {
+        self.items.sort()?;
+        self.items.encoder.entries.truncate(self.items.first_entry);
+        self.items.close();
+        Ok(())
     }
 }
 
@@ -400,7 +458,8 @@ macro_rules! arrays {
             }
             #[inline]
             fn end(self) -> Result<(), Error> {
-                self.close()
+                self.close();
+                Ok(())
             }
         }
     )*};
@@ -414,16 +473,16 @@ arrays!(
 
 macro_rules! maps {
     ($($name:ident),*) => {$(
-        impl ser::$name for Items<'_> {
+        impl ser::$name for Fields<'_> {
             type Ok = ();
             type Error = Error;
-            #[inline]
+            #[inline(always)]
             fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
                 self.field(name, value)
             }
             #[inline]
             fn end(self) -> Result<(), Error> {
-                self.close()
+                Fields::end(self)
             }
         }
     )*};

@@ -42,7 +42,7 @@ enum Cell<T> {
     },
 }
 
-/// The cell that the newest writing origin found.
+/// The cell to put back where the newest writing origin is rejected.
 struct Undo<T> {
     origin: u32,
     slot: usize,
@@ -171,11 +171,18 @@ impl<T, C: Codec<T>> Value<T, C> {
         self.keep(ctx, Cell::Dirty { value, origin });
     }
 
-    /// Replaces the present key's cell; the origin's first replacement is what an undo restores.
+    /// Replaces the present key's cell. The origin's first replacement is what an undo restores; what was not dirty is then
+    /// read again.
     #[inline]
     fn keep(&mut self, ctx: &Context<'_>, cell: Cell<T>) {
         let (slot, origin) = (ctx.slot(), ctx.origin());
-        let before = std::mem::replace(&mut self.cells[slot], cell);
+        let before = match &mut self.cells[slot] {
+            dirty @ Cell::Dirty { .. } => std::mem::replace(dirty, cell),
+            known => {
+                *known = cell;
+                Cell::Unread
+            }
+        };
         if self.undo.as_ref().is_none_or(|undo| undo.origin != origin) {
             self.undo = Some(Undo { origin, slot, cell: before });
         }
