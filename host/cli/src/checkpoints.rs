@@ -11,7 +11,7 @@ use wasmill_core::checkpoint::manifest::Manifest;
 use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::time::Timestamp;
 use wasmill_runtime::blob::Blob;
-use wasmill_runtime::clock::SystemClock;
+use wasmill_runtime::clock::{SharedClock, SystemClock};
 use wasmill_runtime::config::Pipeline;
 use wasmill_runtime::coordinator::journal::Journal;
 
@@ -43,7 +43,7 @@ pub fn list(file: &Path, as_json: bool, screen: &Screen) -> Result<Exit, Fault> 
     Ok(show::print(&screen.mask(&text)))
 }
 
-async fn read(pipeline: &Pipeline, clock: wasmill_runtime::clock::SharedClock) -> Result<Vec<Kept>, Fault> {
+async fn read(pipeline: &Pipeline, clock: SharedClock) -> Result<Vec<Kept>, Fault> {
     let blob = Blob::open(&pipeline.checkpoint.store, &pipeline.base)
         .map_err(|error| Fault::new(error.kind(), error).at(pipeline.place(&["checkpoint", "store"])))?;
     let journal = Journal::open(blob, pipeline.job.name.clone(), clock).await?;

@@ -9,6 +9,7 @@ use wasmill_core::time::Timestamp;
 use wasmill_runtime::admin::{self, Registration};
 use wasmill_runtime::config::{Pipeline, Secret};
 use wasmill_runtime::telemetry::JobStatus;
+use wasmill_runtime::telemetry::status::SubtaskStatus;
 
 use crate::args;
 use crate::exit::Exit;
@@ -67,24 +68,7 @@ fn page(status: &JobStatus) -> String {
     if let Some(failure) = &status.last_failure {
         page.push_str(&format!("last failure: {failure}\n"));
     }
-    let subtasks = status.subtasks.iter().map(|subtask| {
-        let dropped: Vec<_> = subtask
-            .dropped
-            .iter()
-            .map(|(reason, records)| format!("{} {}", show::count(*records), reason.as_str()))
-            .collect();
-        vec![
-            format!("{}/{}", subtask.uid, subtask.index),
-            show::count(subtask.records_in),
-            show::count(subtask.records_out),
-            show::rate(subtask.records_per_second),
-            show::percent(subtask.backpressure),
-            show::percent(subtask.idle),
-            subtask.lag_ms.map_or_else(|| "-".to_owned(), |lag| lag_in_words(lag)),
-            dropped.join(", "),
-        ]
-    });
-    let subtasks: Vec<Vec<String>> = subtasks.collect();
+    let subtasks: Vec<_> = status.subtasks.iter().map(row).collect();
     let head = ["subtask", "records in", "records out", "rate", "backpressure", "idle", "lag", "dropped"];
     page.push_str(&format!("\n{}", show::table(&head, &subtasks)));
     if !status.states.is_empty() {
@@ -100,6 +84,20 @@ fn page(status: &JobStatus) -> String {
     page.push('\n');
     page.push_str(&checkpoints(status));
     page
+}
+
+fn row(subtask: &SubtaskStatus) -> Vec<String> {
+    let dropped = subtask.dropped.iter().map(|(reason, records)| format!("{} {}", show::count(*records), reason.as_str()));
+    vec![
+        format!("{}/{}", subtask.uid, subtask.index),
+        show::count(subtask.records_in),
+        show::count(subtask.records_out),
+        show::rate(subtask.records_per_second),
+        show::percent(subtask.backpressure),
+        show::percent(subtask.idle),
+        subtask.lag_ms.map_or_else(|| "-".to_owned(), lag_in_words),
+        dropped.collect::<Vec<_>>().join(", "),
+    ]
 }
 
 fn checkpoints(status: &JobStatus) -> String {

@@ -134,7 +134,7 @@ impl Claimed {
         let (download, bytes) = fetched.as_ref().map_or((Duration::ZERO, 0), |fetched| (fetched.took, fetched.bytes));
 
         let resolver = Resolver { pipeline, contracts: &prepared.contracts };
-        let wires = wire::wire(&pipeline.graph, pipeline.job.max_parallelism, &resolver)?;
+        let wires = wire::wire(&prepared.graph, pipeline.job.max_parallelism, &resolver)?;
         board.attempt(attempt, clock.now(), wires.values().map(|wires| Arc::clone(&wires.meter)).collect());
         let mailboxes: BTreeMap<SubtaskId, Mailbox> =
             wires.iter().map(|(id, wires)| (id.clone(), wires.mailbox.clone())).collect();
@@ -305,7 +305,7 @@ impl Builder<'_> {
                 key_bytes: bytes(declared.limits.key.get()),
                 value_bytes: bytes(declared.limits.value.get()),
                 record_bytes: bytes(declared.limits.record.get()),
-                ..Limits::default()
+                result_bytes: bytes(declared.limits.result.get()),
             },
         };
         let guest = component
@@ -335,7 +335,7 @@ fn lost(id: &SubtaskId) -> Fault {
 
 fn plan<'a>(manifest: &'a Manifest, options: &Options<'_>) -> Result<Plan<'a>, Fault> {
     let target = Target {
-        graph: &options.pipeline.graph,
+        graph: &options.prepared.graph,
         max_parallelism: options.pipeline.job.max_parallelism,
         contracts: &options.prepared.contracts,
     };
@@ -375,7 +375,7 @@ async fn coordinator(
     let sources = pipeline.graph.nodes().iter().filter(|node| node.kind == NodeKind::Source);
     let options = run::Options {
         job: pipeline.job.name.clone(),
-        graph: pipeline.graph.clone(),
+        graph: prepared.graph.clone(),
         max_parallelism: pipeline.job.max_parallelism,
         operators,
         interval: pipeline.checkpoint.interval.get(),

@@ -9,10 +9,9 @@ use wasmill_core::checkpoint::log::{Setting, Settings};
 use wasmill_core::contract::OperatorContract;
 use wasmill_core::digest::Digest;
 use wasmill_core::fault::{Fault, FaultKind};
-use wasmill_core::graph::NodeKind;
+use wasmill_core::graph::{Graph, NodeKind};
 use wasmill_core::id::OperatorUid;
 
-use super::ports;
 use crate::clock::SharedClock;
 use crate::config::Pipeline;
 use crate::connector;
@@ -22,6 +21,8 @@ use crate::source::SourceFactory;
 
 /// A pipeline made ready to run.
 pub struct Prepared {
+    /// The graph, in which every edge has the index of the component's input that it feeds.
+    pub graph: Graph,
     /// The components by the operator's uid.
     pub components: BTreeMap<OperatorUid, Component>,
     /// What the operators declare.
@@ -43,12 +44,10 @@ impl Prepared {
         for operator in &pipeline.operators {
             let place = || pipeline.place(&["operator", operator.uid.as_str(), "component"]);
             let component = engine.load(&operator.component).map_err(|error| Fault::from(error).at(place()))?;
-            component.contract().check_config(&operator.config).map_err(|error| {
-                Fault::new(FaultKind::User, error).at(pipeline.place(&["operator", operator.uid.as_str(), "config"]))
-            })?;
             contracts.insert(operator.uid.clone(), component.contract().clone());
             components.insert(operator.uid.clone(), component);
         }
+        let graph = pipeline.bind(&contracts)?;
         let mut sources = BTreeMap::new();
         for source in &pipeline.sources {
             let factory = connector::source(&source.config, &source.uid, &pipeline.base, Arc::clone(clock))?;
@@ -61,9 +60,7 @@ impl Prepared {
             factory.check().map_err(|fault| fault.at(pipeline.place(&["sink", sink.uid.as_str()])))?;
             sinks.insert(sink.uid.clone(), factory);
         }
-        let prepared = Self { components, contracts, sources, sinks };
-        ports::check(pipeline, &prepared.contracts)?;
-        Ok(prepared)
+        Ok(Self { graph, components, contracts, sources, sinks })
     }
 
     /// What the log keeps of the pipeline.

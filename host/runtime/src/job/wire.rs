@@ -42,8 +42,6 @@ impl Wires {
 pub(super) trait Ports {
     /// The index of the output that an edge names.
     fn output(&self, from: &OperatorUid, output: Option<&str>) -> Result<usize, Fault>;
-    /// The index of the component's input that input `index` of `node` feeds.
-    fn input(&self, node: &OperatorUid, index: u16) -> Result<u16, Fault>;
     /// How many outputs a node has.
     fn outputs(&self, uid: &OperatorUid) -> usize;
     /// The input as the pipeline file has it.
@@ -52,10 +50,10 @@ pub(super) trait Ports {
     fn array_fields(&self, from: &OperatorUid) -> Option<Vec<String>>;
 }
 
-/// Lays all channels of `graph`.
+/// Lays all channels of `graph`, whose edges name the inputs of the components.
 ///
 /// # Errors
-/// An edge that names an output or input which the component does not have.
+/// An edge that names an output which the component does not have.
 pub(super) fn wire(
     graph: &Graph,
     max_parallelism: MaxParallelism,
@@ -92,7 +90,7 @@ struct Lay<'a> {
 impl Lay<'_> {
     fn all(&self, wires: &mut BTreeMap<SubtaskId, Wires>, ports: &dyn Ports) -> Result<(), Fault> {
         let output = ports.output(&self.from.uid, self.edge.output.as_deref())?;
-        let input = ports.input(&self.node.uid, self.edge.input)?;
+        let input = self.edge.input;
         for sender in self.from.parallelism.subtasks() {
             let sender = SubtaskId { uid: self.from.uid.clone(), index: sender };
             let lost = || Fault::new(FaultKind::Internal, format_args!("no wires for subtask {sender}"));
