@@ -21,6 +21,8 @@ use super::Error;
 pub(super) struct Opened {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) prefix: Name,
+    /// The folder, where it is one.
+    pub(super) folder: Option<PathBuf>,
 }
 
 /// The named stores in memory, for as long as the process lives.
@@ -57,7 +59,7 @@ fn folder(path: &Path) -> Result<Opened, String> {
     let prefix = Name::from_absolute_path(&absolute).map_err(|error| error.to_string())?;
     // Without fsync a power cut could keep a decision and lose what it names.
     let store = Arc::new(LocalFileSystem::new().with_fsync(true));
-    Ok(Opened { store, prefix })
+    Ok(Opened { store, prefix, folder: Some(absolute) })
 }
 
 /// The path without `..`, which names of objects cannot hold; a link before it is followed first, as the system would.
@@ -81,7 +83,7 @@ fn in_memory(location: &str) -> Opened {
     } else {
         Arc::clone(IN_MEMORY.lock().entry(name.to_owned()).or_default())
     };
-    Opened { store, prefix: Name::default() }
+    Opened { store, prefix: Name::default(), folder: None }
 }
 
 fn s3(location: &str) -> Result<Opened, String> {
@@ -93,5 +95,5 @@ fn s3(location: &str) -> Result<Opened, String> {
     let retry = RetryConfig { backoff, max_retries: 3, retry_timeout: Duration::from_secs(20) };
     let store =
         AmazonS3Builder::from_env().with_url(location).with_retry(retry).build().map_err(|error| error.to_string())?;
-    Ok(Opened { store: Arc::new(store), prefix })
+    Ok(Opened { store: Arc::new(store), prefix, folder: None })
 }

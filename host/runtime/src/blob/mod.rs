@@ -2,11 +2,12 @@
 //!
 //! Owns retries, deadlines and the check of every byte that a checksum is known for (I13); the sole importer of `object_store`.
 //! Does not own what the objects are called or mean. Files: `location` (which store), `retry`, `transfer` (files up and
-//! down), `error`.
+//! down), `folder` (what only folders leave behind), `error`.
 
 mod error;
 #[cfg(test)]
 pub(crate) mod faulty;
+mod folder;
 mod location;
 mod retry;
 #[cfg(test)]
@@ -51,6 +52,8 @@ pub struct Listed {
 pub struct Blob {
     store: Arc<dyn ObjectStore>,
     prefix: Name,
+    /// The folder, where the store is one.
+    folder: Option<Arc<Path>>,
     /// For messages.
     location: Arc<str>,
     retry: Retry,
@@ -74,7 +77,14 @@ impl Blob {
     /// ```
     pub fn open(location: &str, base: &Path) -> Result<Self, Error> {
         let opened = location::open(location, base)?;
-        Ok(Self { store: opened.store, prefix: opened.prefix, location: location.into(), retry: Retry::default() })
+        let folder = opened.folder.map(Arc::from);
+        Ok(Self {
+            store: opened.store,
+            prefix: opened.prefix,
+            folder,
+            location: location.into(),
+            retry: Retry::default(),
+        })
     }
 
     /// The same store with other patience.
@@ -86,7 +96,7 @@ impl Blob {
     #[cfg(test)]
     pub(crate) fn of(store: Arc<dyn ObjectStore>) -> Self {
         let retry = Retry { first: std::time::Duration::ZERO, ..Retry::default() };
-        Self { store, prefix: Name::default(), location: "memory:test".into(), retry }
+        Self { store, prefix: Name::default(), folder: None, location: "memory:test".into(), retry }
     }
 
     /// The location as it was written.
@@ -193,7 +203,9 @@ impl Blob {
                 Err(error) => Err(error),
             }
         })
-        .await
+        .await?;
+        self.remove_empty_folders(name).await;
+        Ok(())
     }
 
     /// All objects below the folder `folder`, in no order. A listing may be stale: use it for cleaning, never to decide.

@@ -99,6 +99,7 @@ impl Retention {
     /// deletion was cut short. To be called once, after the attempt has started and before its first checkpoint.
     pub async fn collect_orphans(&self, journal: &Journal) {
         let (Some(attempt), Ok(first)) = (journal.attempt(), journal.upcoming_checkpoint()) else { return };
+        journal.blob().remove_unfinished(journal.names().folder()).await;
         if !self.unreadable.is_empty() {
             return;
         }

@@ -222,13 +222,10 @@ impl Coordinator {
     async fn complete(&mut self, complete: Complete<Part>) -> Result<(), Fault> {
         let (checkpoint, triggered) = (complete.checkpoint(), complete.triggered());
         let manifest = self.manifest(complete)?;
+        // A subtask that had not heard of the last decision yet may refer to what has been deleted since.
         if let Some((subtask, object)) = self.retention.dangling(checkpoint, &manifest.parts) {
-            return Err(Fault::new(
-                FaultKind::Internal,
-                format_args!(
-                    "checkpoint {checkpoint} of {subtask} refers to {object}, which no retained checkpoint has"
-                ),
-            ));
+            let why = format!("{subtask} refers to {object}, which no retained checkpoint has");
+            return self.give_up(checkpoint, &Reason::Aborted(why));
         }
         self.journal.prepare(&manifest).await?;
         self.retention.prepared(&manifest);

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use wasmill_core::checkpoint::log::{Restored, StartFrom, state};
 use wasmill_core::checkpoint::manifest::{Manifest, Operator, Split};
 use wasmill_core::checkpoint::restore::{self as rules, Plan, Target};
+use wasmill_core::commit;
 use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::graph::{Node, NodeKind};
 use wasmill_core::id::{Attempt, OperatorUid, SubtaskId};
@@ -130,7 +131,7 @@ impl Claimed {
             .as_ref()
             .map(|plan| runtime.block_on(restore::fetch(plan, from, &dir.join("restored"), clock)))
             .transpose()?;
-        recover_sinks(prepared, restored.as_ref())?;
+        recover_sinks(options, &journal, restored.as_ref())?;
         let (download, bytes) = fetched.as_ref().map_or((Duration::ZERO, 0), |fetched| (fetched.took, fetched.bytes));
 
         let resolver = Resolver { pipeline, contracts: &prepared.contracts };
@@ -348,10 +349,11 @@ fn owned_splits(plan: &Plan<'_>) -> BTreeMap<OperatorUid, Vec<Split>> {
 }
 
 /// Before any writer opens: what the restored checkpoint has prepared becomes visible, what others left behind goes.
-fn recover_sinks(prepared: &Prepared, restored: Option<&Manifest>) -> Result<(), Fault> {
-    for (uid, factory) in &prepared.sinks {
-        let parts = restored.iter().flat_map(|manifest| manifest.parts_of(uid));
-        let pending: Vec<_> = parts.flat_map(|part| part.commits.iter().cloned()).collect();
+fn recover_sinks(options: &Options<'_>, journal: &Journal, restored: Option<&Manifest>) -> Result<(), Fault> {
+    let permit = restored.map(|manifest| journal.commit_permit(manifest.checkpoint)).transpose()?;
+    let mut pending = commit::after_restore(&options.pipeline.graph, restored.zip(permit.as_ref()));
+    for (uid, factory) in &options.prepared.sinks {
+        let pending = pending.remove(uid).unwrap_or_default();
         factory.recover(&pending).map_err(|fault| fault.at(format_args!("sink {uid}")))?;
     }
     Ok(())

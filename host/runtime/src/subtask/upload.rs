@@ -22,6 +22,15 @@ pub struct Uploads {
     runtime: Handle,
     store: Store,
     inventory: Arc<Mutex<Inventory>>,
+    /// What the inventory is to be told before the next upload.
+    news: Arc<parking_lot::Mutex<Vec<News>>>,
+}
+
+/// What became of a checkpoint.
+#[derive(Debug, Clone, Copy)]
+enum News {
+    Decided(CheckpointId),
+    GivenUp(CheckpointId),
 }
 
 /// Where an attempt's snapshots go.
@@ -39,12 +48,7 @@ impl Uploads {
     /// Uploads to `store`; `inventory` says what is there already.
     #[must_use]
     pub fn new(runtime: Handle, store: Store, inventory: Inventory) -> Self {
-        Self { runtime, store, inventory: Arc::new(Mutex::new(inventory)) }
-    }
-
-    fn with_inventory(&self, change: impl FnOnce(&mut Inventory) + Send + 'static) {
-        let inventory = Arc::clone(&self.inventory);
-        spawn::task(&self.runtime, async move { change(&mut *inventory.lock().await) });
+        Self { runtime, store, inventory: Arc::new(Mutex::new(inventory)), news: Arc::default() }
     }
 }
 
@@ -55,9 +59,16 @@ impl Snapshots for Uploads {
             Ok(local) => local,
             Err(error) => return context.decline(checkpoint, &format!("no local cut: {error}")),
         };
-        let (store, inventory) = (self.store.clone(), Arc::clone(&self.inventory));
+        let (store, inventory, news) = (self.store.clone(), Arc::clone(&self.inventory), Arc::clone(&self.news));
         spawn::task(&self.runtime, async move {
             let mut inventory = inventory.lock().await;
+            // Told at once and in order, not by a task that might run after this one.
+            for news in std::mem::take(&mut *news.lock()) {
+                match news {
+                    News::Decided(checkpoint) => inventory.decided(checkpoint),
+                    News::GivenUp(checkpoint) => inventory.given_up(checkpoint),
+                }
+            }
             let begin = context.clock.monotonic();
             let (write, cut) = (micros(local.write), micros(local.cut));
             let owner = Owner { blob: &store.blob, names: &store.names, attempt: store.attempt, checkpoint };
@@ -80,10 +91,10 @@ impl Snapshots for Uploads {
     }
 
     fn decided(&self, checkpoint: CheckpointId) {
-        self.with_inventory(move |inventory| inventory.decided(checkpoint));
+        self.news.lock().push(News::Decided(checkpoint));
     }
 
     fn given_up(&self, checkpoint: CheckpointId) {
-        self.with_inventory(move |inventory| inventory.given_up(checkpoint));
+        self.news.lock().push(News::GivenUp(checkpoint));
     }
 }

@@ -156,11 +156,12 @@ fn a_file_with_a_flipped_bit_never_panics() {
     let engine = engine();
     let good = [module(), component(&module())];
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    for round in 0..300 {
+    for round in 0..8000 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mut bytes = good[round % 2].clone();
         let at = (random >> 33) as usize % bytes.len();
         bytes[at] ^= 1 << (random >> 60 & 7);
+        std::fs::write("/tmp/fuzz_last.wasm", &bytes).unwrap(); std::fs::write("/tmp/fuzz_round", format!("{round} {at}")).unwrap();
         if let Ok(component) = engine.load_bytes("flipped", &bytes) {
             let limits = Limits { call_time: std::time::Duration::from_millis(100), ..Limits::default() };
             let _ = component.instantiate(&options(limits), Asked::shared().1);
@@ -179,4 +180,25 @@ fn a_file_that_cannot_be_read_is_named() {
     let path = dir.path().join("op.wasm");
     std::fs::write(&path, module()).unwrap();
     assert_eq!(engine().load(&path).unwrap().digest(), loaded().digest());
+}
+#[test]
+fn fuzz_one() {
+    let bytes = std::fs::read("/tmp/fuzz_last.wasm").unwrap();
+    let (what, engine) = (std::fs::read_to_string("/tmp/fuzz_what").unwrap(), engine());
+    let file = outline(&bytes).unwrap();
+    println!("outline ok");
+    let component = componentise(&file, &bytes);
+    println!("componentise {}", component.is_ok());
+    let component = component.unwrap();
+    let parts = outline(&component).unwrap();
+    println!("{:?} {:?}", parts.check_imports(), parts.check_exports());
+    let compiled = Compiled::from_binary(engine.wasmtime(), &component).unwrap();
+    println!("compiled");
+    let pre = linked(&engine, &compiled).unwrap();
+    println!("linked {what}");
+    let channel = Arc::new(Channel::new(engine.clone(), hex(&[0; 32])));
+    println!("{:?}", describe::describe(&engine, &pre, &channel));
+    let r = Component { inner: engine.load_bytes("x", &bytes).unwrap().inner };
+    println!("loaded");
+    println!("{:?}", r.instantiate(&options(Limits::default()), Asked::shared().1).map(|_| ()));
 }
