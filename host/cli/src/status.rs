@@ -87,7 +87,8 @@ fn page(status: &JobStatus) -> String {
 }
 
 fn row(subtask: &SubtaskStatus) -> Vec<String> {
-    let dropped = subtask.dropped.iter().map(|(reason, records)| format!("{} {}", show::count(*records), reason.as_str()));
+    let dropped =
+        subtask.dropped.iter().map(|(reason, records)| format!("{} {}", show::count(*records), reason.as_str()));
     vec![
         format!("{}/{}", subtask.uid, subtask.index),
         show::count(subtask.records_in),

@@ -4,7 +4,7 @@
 //! after a restart. Does not own who decides.
 
 use wasmill_core::fault::Fault;
-use wasmill_core::id::CheckpointId;
+use wasmill_core::id::{Attempt, CheckpointId, JobId};
 use wasmill_core::record::RecordBatch;
 
 use crate::source::Place;
@@ -36,6 +36,10 @@ pub trait SinkWriter: Send {
 
 /// Makes the writers of one sink.
 pub trait SinkFactory: Send + Sync {
+    /// An attempt of the job begins: what its writers leave undecided bears its number. Called before
+    /// [`SinkFactory::recover`].
+    fn begin(&self, job: &JobId, attempt: Attempt);
+
     /// Opens a subtask's writer. Called after [`SinkFactory::recover`].
     ///
     /// # Errors

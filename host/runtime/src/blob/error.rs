@@ -115,9 +115,9 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> FaultKind {
         match self {
-            Self::Location { .. } | Self::Refused { .. } => FaultKind::User,
+            Self::Location { .. } => FaultKind::User,
             Self::Missing { .. } | Self::Damaged { .. } => FaultKind::Refused,
-            Self::Unavailable { .. } | Self::Local { .. } => FaultKind::External,
+            Self::Unavailable { .. } | Self::Local { .. } | Self::Refused { .. } => FaultKind::External,
             Self::Changed { .. } => FaultKind::Internal,
         }
     }

@@ -108,7 +108,7 @@ impl Blob {
                 let (object, store) = (object.to_owned(), self.location.to_string());
                 return Err(Error::Unavailable { doing, object, store, tries, waited: start.elapsed(), cause });
             }
-            tracing::debug!(store = %self.location, object, doing, tries, cause, "the store failed; trying again");
+            tracing::warn!(store = %self.location, object, doing, tries, cause, "the store failed; trying again");
             sleep(wait).await;
         }
     }

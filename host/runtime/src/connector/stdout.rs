@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use wasmill_core::fault::{Fault, FaultKind};
-use wasmill_core::id::{CheckpointId, OperatorUid};
+use wasmill_core::id::{Attempt, CheckpointId, JobId, OperatorUid};
 use wasmill_core::record::RecordBatch;
 
 use crate::config::sink::StdoutSink;
@@ -45,6 +45,8 @@ impl StdoutFactory {
 }
 
 impl SinkFactory for StdoutFactory {
+    fn begin(&self, _job: &JobId, _attempt: Attempt) {}
+
     fn open(&self, _place: Place) -> Result<Box<dyn SinkWriter>, Fault> {
         let encoder = Encoder::new(&self.format).map_err(|error| Fault::new(FaultKind::User, error))?;
         Ok(Box::new(StdoutWriter { uid: self.uid.clone(), encoder, buffer: Vec::new(), output: io::stdout() }))

@@ -131,6 +131,7 @@ impl Claimed {
             .as_ref()
             .map(|plan| runtime.block_on(restore::fetch(plan, from, &dir.join("restored"), clock)))
             .transpose()?;
+        prepared.sinks.values().for_each(|sink| sink.begin(&pipeline.job.name, attempt));
         recover_sinks(options, &journal, restored.as_ref())?;
         let (download, bytes) = fetched.as_ref().map_or((Duration::ZERO, 0), |fetched| (fetched.took, fetched.bytes));
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
-use wasmill_core::id::{CheckpointId, OperatorUid, SubtaskIndex};
+use wasmill_core::id::{Attempt, CheckpointId, JobId, OperatorUid, SubtaskIndex};
 use xxhash_rust::xxh3::Xxh3Default;
 
 /// Where parts lie until they are committed, within the sink's folder.
@@ -77,6 +77,10 @@ pub struct Folders {
     pub visible: PathBuf,
     /// Where this sink writes them.
     pub hidden: PathBuf,
+    /// What the names of visible parts begin with: job and uid.
+    stem: String,
+    /// Hidden parts bear it, so that no attempt removes a later one's.
+    attempt: Attempt,
 }
 
 /// A part being written.
@@ -91,7 +95,15 @@ impl Folders {
     /// The folders of the sink `uid` that writes to `path`.
     #[must_use]
     pub fn new(path: &Path, uid: &OperatorUid) -> Self {
-        Self { visible: path.to_owned(), hidden: path.join(HIDDEN).join(uid.as_str()) }
+        let hidden = path.join(HIDDEN).join(uid.as_str());
+        Self { visible: path.to_owned(), hidden, stem: uid.to_string(), attempt: Attempt(0) }
+    }
+
+    /// The folders as an attempt of a job uses them: jobs that write to one folder do not meet.
+    #[must_use]
+    pub fn of_attempt(&self, job: &JobId, uid: &OperatorUid, attempt: Attempt) -> Self {
+        let hidden = self.visible.join(HIDDEN).join(job.as_str()).join(uid.as_str());
+        Self { visible: self.visible.clone(), hidden, stem: format!("{job}-{uid}"), attempt }
     }
 
     /// Makes them where they are missing.
@@ -100,8 +112,8 @@ impl Folders {
             return Ok(());
         }
         fs::create_dir_all(&self.hidden).map_err(at(&self.hidden))?;
-        sync_folder(&self.visible.join(HIDDEN))?;
-        sync_folder(&self.visible)
+        let above = self.hidden.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.visible));
+        above.map(sync_folder).collect()
     }
 
     /// Whether the folder, or the one it would be made in, can be written to. Leaves nothing behind.
@@ -112,8 +124,8 @@ impl Folders {
     }
 
     /// The name of a part; one that an earlier lineage of the job took gets a number behind it.
-    fn free_name(&self, uid: &OperatorUid, checkpoint: CheckpointId, subtask: SubtaskIndex, extension: &str) -> String {
-        let stem = format!("{uid}-{:010}-{:04}", checkpoint.0, subtask.0);
+    fn free_name(&self, checkpoint: CheckpointId, subtask: SubtaskIndex, extension: &str) -> String {
+        let stem = format!("{}-{:010}-{:04}", self.stem, checkpoint.0, subtask.0);
         let mut name = format!("{stem}.{extension}");
         let mut number = 1;
         while self.visible.join(&name).exists() {
@@ -157,7 +169,8 @@ impl Folders {
         sync_folder(&self.visible)
     }
 
-    /// Removes every hidden part: they belong to attempts whose checkpoints were not decided.
+    /// Removes the hidden parts of this attempt and those before it: their checkpoints were not decided. A later attempt's stay:
+    /// this one may have been overtaken without knowing it yet.
     pub fn remove_leftovers(&self) -> Result<(), Error> {
         let entries = match fs::read_dir(&self.hidden) {
             Ok(entries) => entries,
@@ -165,14 +178,21 @@ impl Folders {
             Err(error) => return Err(at(&self.hidden)(error)),
         };
         for entry in entries {
-            remove(&entry.map_err(at(&self.hidden))?.path())?;
+            let entry = entry.map_err(at(&self.hidden))?;
+            let name = entry.file_name();
+            let attempt =
+                name.to_str().and_then(|name| name.split_once('-')).and_then(|(attempt, _)| attempt.parse().ok());
+            // `<=`: of its own it has none yet, but for one that died at this number.
+            if attempt.is_none_or(|attempt: u64| attempt <= self.attempt.0) {
+                remove(&entry.path())?;
+            }
         }
         Ok(())
     }
 
     /// How many parts of this sink are visible.
-    pub fn visible_parts(&self, uid: &OperatorUid) -> usize {
-        let prefix = format!("{uid}-");
+    pub fn visible_parts(&self) -> usize {
+        let prefix = format!("{}-", self.stem);
         let is_part = |name: &str| {
             name.strip_prefix(&prefix)
                 .is_some_and(|rest| rest.len() > 15 && rest.bytes().take(10).all(|byte| byte.is_ascii_digit()))
@@ -188,7 +208,7 @@ impl Part {
     /// # Errors
     /// The system's.
     pub fn begin(folders: &Folders, subtask: SubtaskIndex) -> Result<Self, Error> {
-        let prefix = format!("{:04}-", subtask.0);
+        let prefix = format!("{:08}-{:04}-", folders.attempt.0, subtask.0);
         let file = tempfile::Builder::new()
             .prefix(&prefix)
             .suffix(".part")
@@ -219,7 +239,6 @@ impl Part {
     pub fn prepare(
         mut self,
         folders: &Folders,
-        uid: &OperatorUid,
         checkpoint: CheckpointId,
         subtask: SubtaskIndex,
         extension: &str,
@@ -231,7 +250,7 @@ impl Part {
         Ok(Prepared {
             checkpoint,
             hidden,
-            visible: folders.free_name(uid, checkpoint, subtask, extension),
+            visible: folders.free_name(checkpoint, subtask, extension),
             bytes: self.bytes,
             checksum: format!("{:016x}", self.checksum.digest()),
         })

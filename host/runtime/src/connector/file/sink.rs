@@ -4,9 +4,10 @@
 
 use std::path::Path;
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use wasmill_core::fault::{Fault, FaultKind};
-use wasmill_core::id::{CheckpointId, OperatorUid, SubtaskIndex};
+use wasmill_core::id::{Attempt, CheckpointId, JobId, OperatorUid, SubtaskIndex};
 use wasmill_core::record::RecordBatch;
 
 use super::part::{self, Folders, Part, Prepared, sync_folder};
@@ -28,7 +29,7 @@ impl From<part::Error> for Fault {
 /// Makes the writers of a file sink.
 pub struct FileSinkFactory {
     uid: OperatorUid,
-    folders: Folders,
+    folders: Mutex<Folders>,
     format: encode::Settings,
     delivery: Delivery,
 }
@@ -59,8 +60,12 @@ impl FileSinkFactory {
             separator: config.separator.clone(),
         };
         Encoder::new(&format)?;
-        let folders = Folders::new(&base.join(&config.path), uid);
+        let folders = Mutex::new(Folders::new(&base.join(&config.path), uid));
         Ok(Self { uid: uid.clone(), folders, format, delivery: config.delivery })
+    }
+
+    fn folders(&self) -> Folders {
+        self.folders.lock().clone()
     }
 
     fn fault(&self, error: part::Error) -> Fault {
@@ -69,12 +74,17 @@ impl FileSinkFactory {
 }
 
 impl SinkFactory for FileSinkFactory {
+    fn begin(&self, job: &JobId, attempt: Attempt) {
+        let mut folders = self.folders.lock();
+        *folders = folders.of_attempt(job, &self.uid, attempt);
+    }
+
     fn open(&self, place: Place) -> Result<Box<dyn SinkWriter>, Fault> {
-        self.folders.make().map_err(|error| self.fault(error))?;
+        self.folders().make().map_err(|error| self.fault(error))?;
         Ok(Box::new(FileSinkWriter {
             uid: self.uid.clone(),
             subtask: place.index,
-            folders: self.folders.clone(),
+            folders: self.folders(),
             delivery: self.delivery,
             encoder: Encoder::new(&self.format).map_err(|error| Fault::new(FaultKind::User, error))?,
             part: None,
@@ -83,28 +93,29 @@ impl SinkFactory for FileSinkFactory {
     }
 
     fn recover(&self, pending: &[PendingCommit]) -> Result<(), Fault> {
+        let folders = self.folders();
         let parts = pending.iter().map(|pending| {
             Prepared::deserialize(pending).map_err(|error| {
                 Fault::new(FaultKind::Refused, format!("sink `{}`: a prepared part cannot be read: {error}", self.uid))
             })
         });
         let parts = parts.collect::<Result<Vec<_>, _>>()?;
-        let visible = if parts.is_empty() { self.folders.visible_parts(&self.uid) } else { 0 };
+        let visible = if parts.is_empty() { folders.visible_parts() } else { 0 };
         if visible > 0 {
-            let folder = self.folders.visible.display();
+            let folder = folders.visible.display();
             tracing::info!(sink = %self.uid, visible, %folder, "the folder holds parts already; new ones are added beside them");
         }
         for part in &parts {
-            self.folders.commit_checked(part).map_err(|error| self.fault(error))?;
+            folders.commit_checked(part).map_err(|error| self.fault(error))?;
         }
         if !parts.is_empty() {
-            self.folders.sync().map_err(|error| self.fault(error))?;
+            folders.sync().map_err(|error| self.fault(error))?;
         }
-        self.folders.remove_leftovers().map_err(|error| self.fault(error))
+        folders.remove_leftovers().map_err(|error| self.fault(error))
     }
 
     fn check(&self) -> Result<(), Fault> {
-        self.folders.check().map_err(|error| self.fault(error))
+        self.folders().check().map_err(|error| self.fault(error))
     }
 }
 
@@ -112,7 +123,7 @@ impl FileSinkWriter {
     fn end_part(&mut self, checkpoint: CheckpointId) -> Result<(), part::Error> {
         let Some(part) = self.part.take() else { return Ok(()) };
         let extension = self.encoder.extension();
-        self.prepared.push(part.prepare(&self.folders, &self.uid, checkpoint, self.subtask, extension)?);
+        self.prepared.push(part.prepare(&self.folders, checkpoint, self.subtask, extension)?);
         sync_folder(&self.folders.hidden)
     }
 

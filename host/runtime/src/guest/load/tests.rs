@@ -161,7 +161,8 @@ fn a_file_with_a_flipped_bit_never_panics() {
         let mut bytes = good[round % 2].clone();
         let at = (random >> 33) as usize % bytes.len();
         bytes[at] ^= 1 << (random >> 60 & 7);
-        std::fs::write("/tmp/fuzz_last.wasm", &bytes).unwrap(); std::fs::write("/tmp/fuzz_round", format!("{round} {at}")).unwrap();
+        std::fs::write("/tmp/fuzz_last.wasm", &bytes).unwrap();
+        std::fs::write("/tmp/fuzz_round", format!("{round} {at}")).unwrap();
         if let Ok(component) = engine.load_bytes("flipped", &bytes) {
             let limits = Limits { call_time: std::time::Duration::from_millis(100), ..Limits::default() };
             let _ = component.instantiate(&options(limits), Asked::shared().1);

@@ -170,8 +170,8 @@ fn sinks_of_one_folder_do_not_disturb_each_other() {
     one.recover(&[]).unwrap();
     writer.commit(CheckpointId(1)).unwrap();
     assert_eq!(folder.visible(), [file("a-b-0000000001-0000.jsonl", "1\n")]);
-    assert_eq!(one.folders.visible_parts(&one.uid), 0);
-    assert_eq!(two.folders.visible_parts(&two.uid), 1);
+    assert_eq!(one.folders().visible_parts(), 0);
+    assert_eq!(two.folders().visible_parts(), 1);
 }
 
 #[test]
@@ -246,4 +246,39 @@ fn checking_a_sink_leaves_nothing_behind() {
     let folder = Folder::new();
     folder.factory("s", "").check().unwrap();
     assert_eq!(fs::read_dir(folder.dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_attempt_that_was_overtaken_removes_nothing_of_a_later_one() {
+    let folder = Folder::new();
+    let job = JobId::new("job").unwrap();
+    let [overtaken, later] = [1, 2].map(|attempt| {
+        let factory = folder.factory("out", "format = \"raw\"");
+        factory.begin(&job, Attempt(attempt));
+        factory
+    });
+    let mut writer = later.open(place(0)).unwrap();
+    writer.write(&batch(b"a")).unwrap();
+    writer.prepare(CheckpointId(1)).unwrap();
+    overtaken.recover(&[]).unwrap();
+    assert_eq!(folder.hidden("job/out").len(), 1);
+    later.recover(&[]).unwrap();
+    assert_eq!(folder.hidden("job/out").len(), 0);
+}
+
+#[test]
+fn jobs_that_write_to_one_folder_do_not_meet() {
+    let folder = Folder::new();
+    for name in ["one", "two"] {
+        let factory = folder.factory("out", "format = \"raw\"");
+        factory.begin(&JobId::new(name).unwrap(), Attempt(1));
+        factory.recover(&[]).unwrap();
+        let mut writer = factory.open(place(0)).unwrap();
+        writer.write(&batch(b"a")).unwrap();
+        writer.prepare(CheckpointId(1)).unwrap();
+        writer.commit(CheckpointId(1)).unwrap();
+    }
+    let names: Vec<_> = folder.visible().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names[0].starts_with("one-out-") && names[1].starts_with("two-out-"), "{names:?}");
 }
