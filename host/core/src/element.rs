@@ -9,6 +9,10 @@ use crate::record::RecordBatch;
 
 /// One element of a channel, in order.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every element is a batch: a box would be one more allocation for each"
+)]
 pub enum Element {
     /// Records with the watermarks between them.
     Records(RecordBatch),

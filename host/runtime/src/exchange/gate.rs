@@ -27,6 +27,10 @@ pub struct InputChannel {
 
 /// What the gate has for the subtask.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every event is a batch: a box would be one more allocation for each"
+)]
 pub enum Event {
     /// Records (or only watermarks) from a channel.
     Records {

@@ -139,6 +139,7 @@ impl KeyedState {
         for start in (0..keys.len()).step_by(BLOCK) {
             let end = keys.len().min(start + BLOCK);
             self.cache.guess((start..end).map(|slot| Key::new(id, hashes[slot], keys.get(slot))), &mut self.spots);
+            #[expect(clippy::needless_range_loop, reason = "the slot indexes keys and hashes alike")]
             for slot in start..end {
                 let (bytes, hash) = (keys.get(slot), hashes[slot]);
                 let key = Key::new(id, hash, bytes);

@@ -112,8 +112,8 @@ impl Folders {
             return Ok(());
         }
         fs::create_dir_all(&self.hidden).map_err(at(&self.hidden))?;
-        let above = self.hidden.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.visible));
-        above.map(sync_folder).collect()
+        let mut above = self.hidden.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.visible));
+        above.try_for_each(sync_folder)
     }
 
     /// Whether the folder, or the one it would be made in, can be written to. Leaves nothing behind.
