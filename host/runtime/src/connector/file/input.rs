@@ -86,7 +86,16 @@ pub struct Input {
 enum Kind {
     Plain { file: Counted, follow: bool },
     Compressed(Box<dyn Read + Send>),
-    Stdin { chunks: Receiver<io::Result<Vec<u8>>>, pending: Vec<u8>, taken: usize, bytes: Arc<AtomicU64> },
+    Stdin { chunks: Chunks, bytes: Arc<AtomicU64> },
+}
+
+/// What the thread sends that reads standard input.
+struct Chunks {
+    receiver: Receiver<io::Result<Vec<u8>>>,
+    pending: Vec<u8>,
+    taken: usize,
+    /// The end is told as often as it is asked for: the first answer may have gone with bytes before it.
+    ended: bool,
 }
 
 /// Counts what is read of a file, for the source's figures.
@@ -145,12 +154,12 @@ impl Input {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(Error::StdinTwice(READ.load(Ordering::SeqCst)));
         }
-        let (sender, chunks) = sync_channel(4);
+        let (sender, receiver) = sync_channel(4);
         let shown = "standard input".to_owned();
         // Its reads wait for whoever writes, which a subtask's thread must not. It ends with the input or the process.
         crate::spawn::thread("stdin", move || pump(&mut io::stdin().lock(), &sender, &READ))
             .map_err(|error| Error::Io { path: shown.clone(), error: io::Error::other(error) })?;
-        let kind = Kind::Stdin { chunks, pending: Vec::new(), taken: 0, bytes: Arc::clone(bytes) };
+        let kind = Kind::Stdin { chunks: Chunks::new(receiver), bytes: Arc::clone(bytes) };
         Ok(Self { path: PathBuf::from(STDIN), shown, kind, offset: 0 })
     }
 
@@ -172,13 +181,11 @@ impl Input {
                     Ok(0) => Ok(Fill::End),
                     other => other.map(Fill::Bytes),
                 },
-                Kind::Stdin { chunks, pending, taken, bytes } => {
-                    next_chunk(chunks, pending, taken, rest).inspect(|fill| {
-                        if let Fill::Bytes(read) = fill {
-                            bytes.fetch_add(*read as u64, Ordering::Relaxed);
-                        }
-                    })
-                }
+                Kind::Stdin { chunks, bytes } => chunks.next(rest).inspect(|fill| {
+                    if let Fill::Bytes(read) = fill {
+                        bytes.fetch_add(*read as u64, Ordering::Relaxed);
+                    }
+                }),
             };
             match found.map_err(|error| self.error(error))? {
                 Fill::Bytes(read) => filled += read,
@@ -264,23 +271,30 @@ fn retried(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-fn next_chunk(
-    chunks: &Receiver<io::Result<Vec<u8>>>,
-    pending: &mut Vec<u8>,
-    taken: &mut usize,
-    buffer: &mut [u8],
-) -> io::Result<Fill> {
-    if *taken == pending.len() {
-        match chunks.try_recv() {
-            Ok(chunk) => (*pending, *taken) = (chunk?, 0),
-            Err(TryRecvError::Empty) => return Ok(Fill::NotNow),
-            Err(TryRecvError::Disconnected) => return Err(io::Error::other("the thread that reads it ended")),
-        }
+impl Chunks {
+    fn new(receiver: Receiver<io::Result<Vec<u8>>>) -> Self {
+        Self { receiver, pending: Vec::new(), taken: 0, ended: false }
     }
-    let copied = buffer.len().min(pending.len() - *taken);
-    buffer[..copied].copy_from_slice(&pending[*taken..*taken + copied]);
-    *taken += copied;
-    Ok(if copied == 0 { Fill::End } else { Fill::Bytes(copied) })
+
+    fn next(&mut self, buffer: &mut [u8]) -> io::Result<Fill> {
+        if self.taken == self.pending.len() && !self.ended {
+            match self.receiver.try_recv() {
+                Ok(chunk) => {
+                    (self.pending, self.taken) = (chunk?, 0);
+                    self.ended = self.pending.is_empty();
+                }
+                Err(TryRecvError::Empty) => return Ok(Fill::NotNow),
+                Err(TryRecvError::Disconnected) => return Err(io::Error::other("the thread that reads it ended")),
+            }
+        }
+        if self.ended {
+            return Ok(Fill::End);
+        }
+        let copied = buffer.len().min(self.pending.len() - self.taken);
+        buffer[..copied].copy_from_slice(&self.pending[self.taken..self.taken + copied]);
+        self.taken += copied;
+        Ok(Fill::Bytes(copied))
+    }
 }
 
 /// Sends chunks until the input ends (the last one is empty), fails, or nobody listens.
@@ -316,10 +330,10 @@ mod tests {
     #[test]
     fn chunks_of_standard_input_arrive_in_order_and_end() {
         static READ: AtomicU64 = AtomicU64::new(0);
-        let (sender, chunks) = sync_channel(4);
-        let (mut pending, mut taken, mut buffer) = (Vec::new(), 0, [0; 4]);
+        let (sender, receiver) = sync_channel(4);
+        let (mut chunks, mut buffer) = (Chunks::new(receiver), [0; 4]);
         let mut next = || {
-            let fill = next_chunk(&chunks, &mut pending, &mut taken, &mut buffer).unwrap();
+            let fill = chunks.next(&mut buffer).unwrap();
             (fill, buffer)
         };
         assert_eq!(next().0, Fill::NotNow);
@@ -328,7 +342,26 @@ mod tests {
         assert_eq!(next(), (Fill::Bytes(4), *b"abcd"));
         assert_eq!(next(), (Fill::Bytes(2), *b"efcd"));
         assert_eq!(next().0, Fill::End);
+    }
+
+    #[test]
+    fn the_end_of_standard_input_is_not_lost_with_the_bytes_before_it() {
+        static READ: AtomicU64 = AtomicU64::new(0);
+        let (sender, receiver) = sync_channel(4);
+        pump(&mut &b"abc"[..], &sender, &READ);
         drop(sender);
-        assert!(next_chunk(&chunks, &mut Vec::new(), &mut 0, &mut [0]).is_err());
+        let kind = Kind::Stdin { chunks: Chunks::new(receiver), bytes: Arc::default() };
+        let mut input = Input { path: PathBuf::from(STDIN), shown: "standard input".to_owned(), kind, offset: 0 };
+        let mut buffer = [0; 8];
+        assert_eq!(input.fill(&mut buffer).unwrap(), Fill::Bytes(3));
+        assert_eq!(input.fill(&mut buffer).unwrap(), Fill::End);
+        assert_eq!(input.fill(&mut buffer).unwrap(), Fill::End);
+    }
+
+    #[test]
+    fn a_reader_of_standard_input_that_dies_is_no_end() {
+        let (sender, receiver) = sync_channel(4);
+        drop(sender);
+        assert!(Chunks::new(receiver).next(&mut [0]).is_err());
     }
 }
