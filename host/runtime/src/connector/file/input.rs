@@ -303,8 +303,7 @@ fn pump(input: &mut impl Read, sender: &SyncSender<io::Result<Vec<u8>>>, read: &
         let mut chunk = vec![0; 1 << 16];
         let sent = match retried(input, &mut chunk) {
             Ok(0) => {
-                // As often as it is asked for: who reads up to the end comes back and looks again.
-                while sender.send(Ok(Vec::new())).is_ok() {}
+                let _ = sender.send(Ok(Vec::new()));
                 return;
             }
             Ok(len) => {
