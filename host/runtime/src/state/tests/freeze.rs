@@ -153,6 +153,24 @@ fn a_cut_shares_the_files_that_did_not_change() {
 }
 
 #[test]
+fn of_a_key_in_many_layers_the_newest_value_counts() {
+    let mut rig = Rig::new(64_000);
+    for round in 0..5u8 {
+        rig.set(0, b"a", &[round]);
+        rig.set(0, b"b", &[round]);
+        rig.cut();
+        assert_eq!(rig.get(0, b"a"), Some(vec![round]), "frozen");
+        rig.state.maintain().unwrap();
+        assert_eq!(rig.get(0, b"a"), Some(vec![round]), "settled");
+        rig.set(0, b"b", b"again");
+        rig.state.clear_value(0, b"a", KeyHash::of(b"a")).unwrap();
+        rig.cut();
+        rig.state.maintain().unwrap();
+        assert_eq!((rig.get(0, b"a"), rig.get(0, b"b")), (None, Some(b"again".to_vec())), "cleared");
+    }
+}
+
+#[test]
 fn a_state_that_fits_the_cache_never_asks_rocksdb() {
     let mut rig = Rig::new(64 << 20);
     for round in 0..5u32 {
