@@ -71,8 +71,9 @@ impl Harness {
         let folder = binary.ancestors().nth(2).expect("the test binary lies in the target folder");
         let profile = folder.file_name().expect("the profile's folder has a name").to_string_lossy().into_owned();
         let target = folder.parent().expect("the profile's folder lies in the target folder").to_owned();
-        let root =
-            Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned();
+        // As cargo says now, not as it said when this was compiled: clones may share one target folder.
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        let root = Path::new(&package).parent().expect("the package lies in the workspace").to_owned();
         Self { root, target, profile }
     }
 

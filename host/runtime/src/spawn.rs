@@ -40,6 +40,14 @@ where
         .map_err(|error| Fault::new(FaultKind::External, format!("cannot start the thread `{name}`: {error}")))
 }
 
+/// Runs another crate's code on untrusted input here and now, so that a panic in it is a fault of this input alone.
+///
+/// # Errors
+/// A fault of kind `Internal` when it panicked.
+pub fn guarded<T>(what: &str, run: impl FnOnce() -> T) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panicked(what, panic.as_ref()))
+}
+
 /// Starts a task that nobody waits for.
 pub fn task<F>(runtime: &Handle, run: F)
 where

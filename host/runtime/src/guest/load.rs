@@ -22,6 +22,7 @@ use super::engine::Engine;
 use super::instance::{Data, Instance};
 use super::parse::{Outline, outline};
 use super::{CallError, Guest, GuestFactory, InstanceOptions, SharedState, describe, imports};
+use crate::spawn;
 
 /// Largest file that is taken for a component, in bytes. The largest seen (CPython) has 18 MB.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -74,6 +75,15 @@ pub enum Error {
         "it is a core module without a component-type section, so it says nothing of wasmill: build it with a guest SDK, or make a component of it (`wasm-tools component embed` and `new`)"
     )]
     NoComponentType,
+    /// A core module whose component-type section names interfaces of more packages than the contract's.
+    #[error(
+        "its component-type section names interfaces of {}, and only the contract's package may be named, in one version: build it again",
+        listed(packages)
+    )]
+    Packages {
+        /// The packages, with version.
+        packages: Vec<String>,
+    },
     /// A core module that cannot be made into a component.
     #[error("the core module cannot be made into a component: {0}")]
     Componentise(String),
@@ -254,8 +264,10 @@ impl Engine {
         if let Some(compiled) = self.cache().and_then(|cache| cache.load(self.wasmtime(), digest)) {
             return Ok(compiled);
         }
-        let compiled = Compiled::from_binary(self.wasmtime(), component)
-            .map_err(|error| Error::Invalid(super::trap::shortened(&format!("{error:#}"), 1000)))?;
+        let invalid = |cause: String| Error::Invalid(super::trap::shortened(&cause, 1000));
+        let compiled = spawn::guarded("wasmtime's compiler", || Compiled::from_binary(self.wasmtime(), component))
+            .map_err(|fault| invalid(fault.message))?
+            .map_err(|error| invalid(format!("{error:#}")))?;
         if let Some(cache) = self.cache() {
             cache.store(digest, &compiled);
         }
@@ -282,9 +294,14 @@ fn componentise(module: &Outline, bytes: &[u8]) -> Result<Bytes, Error> {
         return Err(Error::NoComponentType);
     }
     module.check_imports()?;
-    let encoded =
-        wit_component::ComponentEncoder::default().validate(true).module(bytes).and_then(|encoder| encoder.encode());
-    encoded.map(Bytes::from).map_err(|error| Error::Componentise(super::trap::shortened(&format!("{error:#}"), 1000)))
+    if let [_, _, ..] = &module.packages[..] {
+        return Err(Error::Packages { packages: module.packages.clone() });
+    }
+    let failed = |cause: String| Error::Componentise(super::trap::shortened(&cause, 1000));
+    let encode =
+        || wit_component::ComponentEncoder::default().validate(true).module(bytes).and_then(|encoder| encoder.encode());
+    let encoded = spawn::guarded("wit-component", encode).map_err(|fault| failed(fault.message))?;
+    encoded.map(Bytes::from).map_err(|error| failed(format!("{error:#}")))
 }
 
 /// Checks the types of imports and exports against the contract's.

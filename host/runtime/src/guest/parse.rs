@@ -2,7 +2,10 @@
 //!
 //! Owns the first look at untrusted bytes. Does not own validation (wasmtime does that when it compiles).
 
-use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload, TypeBounds};
+use wasmparser::{
+    ComponentType, ComponentTypeDeclaration, ComponentTypeRef, Encoding, InstanceTypeDeclaration, Parser, Payload,
+    TypeBounds,
+};
 
 use super::contract::{PACKAGE, VERSION};
 use super::load::Error;
@@ -24,6 +27,8 @@ pub(super) struct Outline {
     pub(super) imports: Vec<String>,
     /// The names of what it exports.
     pub(super) exports: Vec<String>,
+    /// The packages, with version, of the interfaces that the component-type section names, each once.
+    pub(super) packages: Vec<String>,
 }
 
 /// Reads the outline.
@@ -77,10 +82,60 @@ impl Outline {
             }
             Payload::CustomSection(section) if section.name().starts_with("component-type") => {
                 self.has_component_type = true;
+                self.read_world(section.data(), section.data_offset())?;
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Collects the packages that a component-type section names. wit-component, which reads the section next, follows the
+    /// packages' dependencies without an end when they form a circle.
+    fn read_world(&mut self, section: &[u8], offset: u64) -> wasmparser::Result<()> {
+        for payload in Parser::new(offset).parse_all(section) {
+            if let Payload::ComponentTypeSection(types) = payload? {
+                for ty in types {
+                    self.read_type(&ty?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As deep as wasmparser lets types nest.
+    fn read_type(&mut self, ty: &ComponentType<'_>) {
+        match ty {
+            ComponentType::Component(declarations) => {
+                for declaration in declarations {
+                    match declaration {
+                        ComponentTypeDeclaration::Type(ty) => self.read_type(ty),
+                        ComponentTypeDeclaration::Import(import) => self.read_name(&import.name.full_name(), import.ty),
+                        ComponentTypeDeclaration::Export { name, ty } => self.read_name(&name.full_name(), *ty),
+                        _ => {}
+                    }
+                }
+            }
+            ComponentType::Instance(declarations) => {
+                for declaration in declarations {
+                    match declaration {
+                        InstanceTypeDeclaration::Type(ty) => self.read_type(ty),
+                        InstanceTypeDeclaration::Export { name, ty } => self.read_name(&name.full_name(), *ty),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `PACKAGE/INTERFACE@VERSION` of an interface; the world's own name is that of a component.
+    fn read_name(&mut self, name: &str, ty: ComponentTypeRef) {
+        let (ComponentTypeRef::Instance(_), Some((package, interface))) = (ty, name.split_once('/')) else { return };
+        let version = interface.split_once('@').map_or("", |(_, version)| version);
+        let package = format!("{package}@{version}");
+        if !self.packages.contains(&package) {
+            self.packages.push(package);
+        }
     }
 
     fn import(&mut self, name: &str) {
