@@ -71,9 +71,10 @@ impl Harness {
         let folder = binary.ancestors().nth(2).expect("the test binary lies in the target folder");
         let profile = folder.file_name().expect("the profile's folder has a name").to_string_lossy().into_owned();
         let target = folder.parent().expect("the profile's folder lies in the target folder").to_owned();
-        // As cargo says now, not as it said when this was compiled: clones may share one target folder.
-        let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-        let root = Path::new(&package).parent().expect("the package lies in the workspace").to_owned();
+        // Above the folder that cargo runs tests in, not where this was compiled: clones may share one target folder.
+        let here = std::env::current_dir().expect("tests run in a folder");
+        let root = here.ancestors().find(|folder| folder.join("Cargo.lock").exists());
+        let root = root.expect("tests run in the workspace").to_owned();
         Self { root, target, profile }
     }
 

@@ -14,7 +14,7 @@ Exit codes:
   2    wrong usage, or a pipeline that cannot run
   3    refused for the safety of state: incompatible, damaged or in use
   4    an outside system (store, disk, endpoint) could not be reached
-  130  stopped by a signal after a final checkpoint
+  130  stopped by a signal, after a final checkpoint where records were flowing
 
 The first SIGTERM or SIGINT (Ctrl-C) takes a final checkpoint and stops; the second stops at once.";
 
@@ -31,8 +31,9 @@ pub struct Args {
     pub json: bool,
 
     /// Which log lines to write: error, warn, info, debug, trace, or by module, such as `info,wasmill::guest=debug`
-    #[arg(long, global = true, value_name = "FILTER", default_value = "info")]
-    pub log: String,
+    /// [default: info; on a terminal without each checkpoint, which the line of progress shows]
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub log: Option<String>,
 }
 
 /// A command.

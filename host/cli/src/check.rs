@@ -7,10 +7,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::graph::{Edge, Exchange, Node};
-use wasmill_runtime::blob::Blob;
 use wasmill_runtime::clock::SystemClock;
 use wasmill_runtime::config::Pipeline;
-use wasmill_runtime::job::Prepared;
+use wasmill_runtime::job::{self, Prepared};
 
 use crate::exit::Exit;
 use crate::logging::Screen;
@@ -31,9 +30,7 @@ fn check_store(pipeline: &Pipeline) -> Result<(), Fault> {
         .enable_all()
         .build()
         .map_err(|error| Fault::new(FaultKind::External, format!("cannot start: {error}")))?;
-    runtime
-        .block_on(async { Blob::open(&pipeline.checkpoint.store, &pipeline.base)?.check_writable().await })
-        .map_err(|error| Fault::new(error.kind(), error).at(pipeline.place(&["checkpoint", "store"])))
+    runtime.block_on(job::check_store(pipeline))
 }
 
 fn plan(pipeline: &Pipeline, prepared: &Prepared) -> Value {

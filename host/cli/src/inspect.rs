@@ -55,7 +55,8 @@ fn page(file: &Path, component: &Component) -> String {
     page.push_str(&states(&contract.states));
     page.push_str("imports:\n");
     for import in component.imports() {
-        page.push_str(&format!("  {}: {}\n", import.interface, import.functions.join(", ")));
+        let functions = if import.functions.is_empty() { "types".to_owned() } else { import.functions.join(", ") };
+        page.push_str(&format!("  {}: {functions}\n", import.interface));
     }
     if component.imports().is_empty() {
         page.push_str("  none\n");

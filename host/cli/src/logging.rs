@@ -25,9 +25,11 @@ struct Inner {
 
 impl Screen {
     /// Sends log lines of `filter` to standard error, as text or as JSON.
-    pub fn install(filter: &str, json: bool) -> Result<Self, Fault> {
+    pub fn install(filter: Option<&str>, json: bool) -> Result<Self, Fault> {
         let screen = Self::default();
-        screen.inner(|inner| inner.live = !json && io::stderr().is_terminal());
+        let live = !json && io::stderr().is_terminal();
+        screen.inner(|inner| inner.live = live);
+        let filter = filter.unwrap_or(if live { "info,wasmill_runtime::coordinator=warn" } else { "info" });
         let filter = EnvFilter::try_new(filter)
             .map_err(|error| Fault::new(FaultKind::User, format!("--log {filter}: {error}; try `info` or `debug`")))?;
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(screen.clone());
@@ -78,10 +80,15 @@ impl Screen {
 impl Inner {
     /// Writes whole lines above the line of progress.
     fn write(&self, lines: &str) {
-        let (clear, progress) = if self.live { ("\r\x1b[2K", self.progress.as_str()) } else { ("", "") };
         let mut stderr = io::stderr().lock();
+        let written = if self.live {
+            // Without the terminal's wrapping for the line of progress: what does not fit is cut off, so that one line is cleared.
+            write!(stderr, "\r\x1b[2K{lines}\x1b[?7l{}\x1b[?7h", self.progress)
+        } else {
+            write!(stderr, "{lines}")
+        };
         // A closed standard error has nobody to be told.
-        let _ = write!(stderr, "{clear}{lines}{progress}").and_then(|()| stderr.flush());
+        let _ = written.and_then(|()| stderr.flush());
     }
 }
 

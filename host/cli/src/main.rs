@@ -26,7 +26,7 @@ use crate::logging::Screen;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let screen = match Screen::install(&args.log, args.json) {
+    let screen = match Screen::install(args.log.as_deref(), args.json) {
         Ok(screen) => screen,
         Err(fault) => {
             exit::tell(&fault.message, &fault, args.json);

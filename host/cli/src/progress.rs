@@ -110,7 +110,7 @@ fn log(status: &JobStatus) {
     tracing::info!(
         phase = status.phase.as_str(),
         records = totals.records,
-        records_per_second = totals.per_second.round(),
+        records_per_second = totals.per_second.round() as u64,
         state_entries = totals.entries,
         state_bytes = totals.bytes,
         dropped = totals.dropped,

@@ -94,7 +94,7 @@ impl Runner {
             }
             tracing::error!(%fault, "the job cannot run; waiting for a component to change");
             if !self.wait_for_change(&mut watch).await {
-                return Err(fault);
+                return Ok(Exit::Stopped);
             }
             start = Start::Newest;
         }

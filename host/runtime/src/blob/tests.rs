@@ -145,7 +145,7 @@ async fn a_store_that_cannot_be_written_says_so_at_once() {
     assert!(error.to_string().contains("should be a folder"), "{error}");
     let error = Blob::open("file/below", dir.path()).unwrap().check_writable().await.unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error}");
-    assert_eq!(error.kind(), FaultKind::User);
+    assert_eq!(error.kind(), FaultKind::External);
 }
 
 #[test]

@@ -19,6 +19,10 @@ const MIN_TOKEN: usize = 16;
 const MAX_RECORD: ByteSize = ByteSize::mib(1024);
 /// Longest key of the contract.
 const MAX_KEY: ByteSize = ByteSize::kib(64);
+/// One page of linear memory: with less no component starts.
+const MIN_GUEST_MEMORY: ByteSize = ByteSize::kib(64);
+/// What a 32-bit address reaches.
+const MAX_GUEST_MEMORY: ByteSize = ByteSize::mib(4096);
 /// Least memory for state: below it, RocksDB's own needs leave no cache.
 const MIN_STATE_MEMORY: ByteSize = ByteSize::mib(16);
 
@@ -26,6 +30,9 @@ const MIN_STATE_MEMORY: ByteSize = ByteSize::mib(16);
 pub(super) fn limits(pipeline: &Pipeline) -> Result<(), Error> {
     let check = Check { pipeline };
     let Pipeline { checkpoint, state, restart, .. } = pipeline;
+    check.that(!checkpoint.store.is_empty(), &["checkpoint", "store"], || {
+        "must be a folder or a URL, such as \"./checkpoints\"".to_owned()
+    })?;
     check.that(checkpoint.interval.get() >= Duration::from_millis(1), &["checkpoint", "interval"], || {
         "must be at least 1ms".to_owned()
     })?;
@@ -71,16 +78,15 @@ impl Check<'_> {
         for operator in &self.pipeline.operators {
             let path = |table, key| ["operator", operator.uid.as_str(), table, key];
             let (limits, batch) = (operator.limits, operator.batch);
-            let at_most = |value: ByteSize, most: ByteSize, path: [&str; 4]| {
-                self.that((ByteSize::new(1)..=most).contains(&value), &path, || {
-                    format!("must lie between 1B and {most}")
-                })
+            let between = |least: ByteSize, value: ByteSize, most: ByteSize, path: [&str; 4]| {
+                self.that((least..=most).contains(&value), &path, || format!("must lie between {least} and {most}"))
             };
+            let at_most = |value, most, path| between(ByteSize::new(1), value, most, path);
             at_most(limits.key, MAX_KEY, path("limits", "key"))?;
             at_most(limits.value, MAX_RECORD, path("limits", "value"))?;
             at_most(limits.record, MAX_RECORD, path("limits", "record"))?;
             at_most(limits.result, MAX_RECORD, path("limits", "result"))?;
-            at_most(limits.memory, ByteSize::mib(4096), path("limits", "memory"))?;
+            between(MIN_GUEST_MEMORY, limits.memory, MAX_GUEST_MEMORY, path("limits", "memory"))?;
             at_most(batch.bytes, MAX_RECORD, path("batch", "bytes"))?;
             self.that(limits.call_time.get() >= Duration::from_millis(1), &path("limits", "call-time"), || {
                 "must be at least 1ms".to_owned()

@@ -14,7 +14,7 @@ use super::document::{Document, Entry, Places, Value};
 use super::error::Error;
 use super::input::{Input, InputTable, KeySpec};
 use super::operator::OperatorTable;
-use super::pipeline::{OperatorNode, SinkNode, SourceNode, table_entries};
+use super::pipeline::{OperatorNode, SinkNode, SourceNode, resolve, table_entries};
 use super::sink::Sink;
 use super::source::Source;
 
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
             nodes.push(OperatorNode {
                 inputs: self.inputs("operator", &uid, parallelism, &table.input.0)?,
                 uid,
-                component: self.base.join(table.component),
+                component: resolve(self.base, &table.component),
                 parallelism,
                 config: table.config,
                 limits: table.limits,

@@ -34,8 +34,9 @@ pub struct OperatorTable {
     /// How many records cross into the component at once; see [Batches](#batches).
     #[serde(default)]
     pub batch: Batch,
-    /// What happens when the component traps on a record, overruns a limit or rejects it: `fail` (the job restarts from its last
-    /// checkpoint) or `drop` (the record alone is dropped and counted, its effects undone). Default: `fail`.
+    /// What happens to a record that the component rejects: `fail` (the job restarts from its last checkpoint) or `drop` (the
+    /// record alone is dropped and counted, its effects undone). A trap or an overrun limit restarts the job with either, as it is
+    /// not known which record of the batch it was. Default: `fail`.
     #[serde(default)]
     pub on_failure: OnFailure,
 }
@@ -74,7 +75,7 @@ pub struct Batch {
     pub bytes: ByteSize,
 }
 
-/// What happens to a record on which a component fails.
+/// What happens to a record that a component rejects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {

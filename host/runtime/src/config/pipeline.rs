@@ -134,7 +134,7 @@ impl Pipeline {
         checkpoint.store = resolve_store(&base, &checkpoint.store);
         let state: State = single(&document, "state")?.unwrap_or_default();
         let default_dir = || Path::new("state").join(job.name.as_str());
-        let state_dir = base.join(state.dir.clone().unwrap_or_else(default_dir));
+        let state_dir = resolve(&base, &state.dir.clone().unwrap_or_else(default_dir));
 
         let restart: Restart = single(&document, "restart")?.unwrap_or_default();
         let admin: Admin = single(&document, "admin")?.unwrap_or_default();
@@ -240,12 +240,17 @@ pub(super) fn table_entries<'a>(document: &Document, entry: &'a Entry, path: &[&
     }
 }
 
+/// The path, absolute and without `.` in it.
+pub(super) fn resolve(base: &Path, path: &Path) -> PathBuf {
+    base.join(path).components().collect()
+}
+
 /// A path becomes absolute; a URL stays.
 fn resolve_store(base: &Path, store: &str) -> String {
-    if store.contains("://") || store.starts_with("memory:") {
+    if store.is_empty() || store.contains("://") || store.starts_with("memory:") {
         store.to_owned()
     } else {
-        base.join(store).to_string_lossy().into_owned()
+        resolve(base, Path::new(store)).to_string_lossy().into_owned()
     }
 }
 

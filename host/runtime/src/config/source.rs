@@ -54,7 +54,8 @@ pub struct FileSource {
     /// How a record is written: `csv`, `json` (one object a line; also `jsonl`) or `raw` (the line's bytes).
     pub format: SourceFormat,
     /// Keep waiting for more at the end of each file (plain files only). Lines count once their newline is there; files are
-    /// read in turn. A file that becomes shorter or is replaced fails the job. Default: false.
+    /// read in turn. A file that is found shorter or replaced fails the job; one that was emptied and has grown beyond what was read
+    /// between two looks is not noticed: move files away, do not empty them. Default: false.
     #[serde(default)]
     pub follow: bool,
     /// Records a second over all subtasks together. Left out: as fast as they are taken.

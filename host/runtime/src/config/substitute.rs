@@ -84,7 +84,14 @@ fn look_up(reference: &str, base: &Path, environment: Environment<'_>) -> Result
 }
 
 impl Secrets {
+    /// As it is, and as it stands within a JSON string.
     fn remember(&mut self, value: &str, reference: &str) {
+        self.add(value, reference);
+        let quoted = serde_json::Value::from(value).to_string();
+        self.add(&quoted[1..quoted.len() - 1], reference);
+    }
+
+    fn add(&mut self, value: &str, reference: &str) {
         if value.is_empty() || self.known.iter().any(|(known, _)| known == value) {
             return;
         }
@@ -185,6 +192,19 @@ mod tests {
             secrets.mask("pa55word s3cret-token ada (adamant, ada)"),
             "${file:password} ${env:TOKEN} ${env:USER} (adamant, ${env:USER})"
         );
+        let quoted = serde_json::json!({ "said": "pa\"55" }).to_string();
+        secrets.remember("pa\"55", "${env:QUOTED}");
+        assert_eq!(secrets.mask(&quoted), r#"{"said":"${env:QUOTED}"}"#);
+    }
+
+    #[test]
+    fn secrets_are_known_by_their_references_alone() {
+        let mut secrets = Secrets::default();
+        for (value, reference) in
+            [("ada", "${env:USER}"), ("s3cret-token", "${env:TOKEN}"), ("pa55word", "${file:password}")]
+        {
+            secrets.remember(value, reference);
+        }
         assert_eq!(format!("{secrets:?}"), r#"["${env:TOKEN}", "${file:password}", "${env:USER}"]"#);
     }
 

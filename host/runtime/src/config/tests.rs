@@ -59,7 +59,7 @@ fn the_example_is_read_as_it_stands() {
     assert_eq!(pipeline.admin.listen, Listen::At("127.0.0.1:0".parse().unwrap()));
     let here = std::path::absolute(".").unwrap();
     assert_eq!(pipeline.state_dir, here.join("state/flights"));
-    assert_eq!(Path::new(&pipeline.checkpoint.store), here.join("./checkpoints"));
+    assert_eq!(pipeline.checkpoint.store, here.join("checkpoints").to_string_lossy());
     let operator = pipeline.operator(&uid("per-aircraft")).unwrap();
     assert_eq!(operator.component, here.join("per_aircraft.wasm"));
     assert_eq!(operator.parallelism.get(), 2);

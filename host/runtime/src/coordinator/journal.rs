@@ -71,10 +71,13 @@ impl Journal {
     /// Reads the log of `job`; of a job that never ran, an empty one. Writes nothing.
     ///
     /// # Errors
-    /// A store that cannot be read, or a log that is damaged.
+    /// A store that cannot be read, a log that is damaged, or none though there are checkpoints.
     pub async fn open(blob: Blob, job: JobId, clock: SharedClock) -> Result<Self, Error> {
         let names = Names::new(&job);
         let state = read(&blob, &names).await?;
+        if state.next() == Seq(0) {
+            refuse_orphans(&blob, &names).await?;
+        }
         Ok(Self { blob, job, names, clock, state, claim: None })
     }
 
@@ -318,9 +321,26 @@ impl Journal {
             }
         }
         // An entry counts only while its block is open, or if it is what closes it.
-        let closed =
-            !record.seq.is_block_end() && self.blob.exists(&self.names.log_entry(record.seq.block_end())).await?;
-        Ok(if closed { Created::Overtaken } else { Created::Own })
+        if record.seq.is_block_end() {
+            return Ok(Created::Own);
+        }
+        let end = self.names.log_entry(record.seq.block_end());
+        let before = record.seq.0.checked_sub(1).map(|seq| self.names.log_entry(Seq(seq)));
+        let (closed, follows) = tokio::try_join!(self.blob.exists(&end), async {
+            match &before {
+                Some(before) => self.blob.exists(before).await,
+                None => Ok(true),
+            }
+        })?;
+        match (closed, before) {
+            (true, _) => Ok(Created::Overtaken),
+            // Either the block was closed and cleaned between the two answers, or the log was deleted under our hands.
+            (false, Some(before)) if !follows => match self.blob.exists(&end).await? {
+                true => Ok(Created::Overtaken),
+                false => Err(Error::Gap { object: before, store: self.blob.location().to_owned() }),
+            },
+            _ => Ok(Created::Own),
+        }
     }
 
     fn record(&self, attempt: Attempt, writer: &WriterId, entry: Entry) -> Result<Record, Error> {
@@ -343,8 +363,18 @@ impl Journal {
         bad_entry(&self.blob, &self.names, seq, source)
     }
 
+    /// How to go on without the checkpoint, as the end of a sentence.
+    #[must_use]
+    pub fn way_on_without(&self, checkpoint: CheckpointId) -> String {
+        error::way_on(&self.others(checkpoint))
+    }
+
+    fn others(&self, checkpoint: CheckpointId) -> Vec<CheckpointId> {
+        self.decided_ids().into_iter().filter(|id| *id != checkpoint).collect()
+    }
+
     fn damaged(&self, checkpoint: CheckpointId, object: &str, cause: String) -> Error {
-        let others = self.decided_ids().into_iter().filter(|id| *id != checkpoint).collect();
+        let others = self.others(checkpoint);
         let (object, store) = (object.to_owned(), self.blob.location().to_owned());
         Error::Damaged { checkpoint, object, store, cause, others }
     }
@@ -404,6 +434,17 @@ fn fold(
         }
     }
     Ok(Ok(state))
+}
+
+/// A job without a log has no checkpoints: where some lie, the log was lost, and a start from nothing would count everything again.
+async fn refuse_orphans(blob: &Blob, names: &Names) -> Result<(), Error> {
+    let manifests = blob.list(&names.full(names::MANIFESTS)).await?;
+    match manifests.into_iter().map(|listed| listed.name).max() {
+        Some(newest) => {
+            Err(Error::NoLog { folder: names.folder().to_owned(), store: blob.location().to_owned(), newest })
+        }
+        None => Ok(()),
+    }
 }
 
 async fn read_entry(blob: &Blob, names: &Names, seq: Seq) -> Result<Option<Record>, Error> {

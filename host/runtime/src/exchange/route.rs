@@ -13,6 +13,7 @@ use wasmill_core::record::{Header, RecordBatch, WatermarkMark};
 
 use super::channel::Sender;
 use super::key::KeyExtractor;
+use crate::format::encode;
 use crate::telemetry::{DropReason, SubtaskMeter};
 
 /// What becomes of a record that has no key at a keyed edge.
@@ -77,7 +78,9 @@ impl KeyRouter {
                     return Err(Fault::new(
                         FaultKind::User,
                         format_args!(
-                            "a record on the edge from `{from}` to `{to}` has no key: {reason}; set on-missing-key = \"drop\" on the input of `{to}` to leave such records out"
+                            "the record {} of time {} on the edge from `{from}` to `{to}` has no key: {reason}; set on-missing-key = \"drop\" on the input of `{to}` to leave such records out",
+                            encode::shown(value),
+                            batch.times[record],
                         ),
                     ));
                 }

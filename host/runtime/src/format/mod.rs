@@ -74,9 +74,11 @@ pub enum Undecodable {
     },
 }
 
+/// Most bytes of a value that a message shows.
+const EXCERPT: usize = 60;
+
 /// The beginning of a value, for a message.
 fn excerpt(value: &[u8]) -> String {
-    const LIMIT: usize = 60;
-    let shown = String::from_utf8_lossy(&value[..value.len().min(LIMIT)]).into_owned();
-    if value.len() > LIMIT { shown + "…" } else { shown }
+    let shown = String::from_utf8_lossy(&value[..value.len().min(EXCERPT)]).into_owned();
+    if value.len() > EXCERPT { shown + "…" } else { shown }
 }

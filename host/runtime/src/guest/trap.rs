@@ -32,7 +32,7 @@ pub enum CallError {
         at: Box<Crash>,
     },
     /// The call ran for too long and was stopped.
-    #[error("`{}` did not return within its time limit of {limit:?} and was stopped{at}; raise the limit or do less in one call", at.call)]
+    #[error("`{}` did not return within its time limit of {limit:?} and was stopped{at}; raise `limits.call-time` or do less in one call", at.call)]
     TimedOut {
         /// The limit.
         limit: Duration,
@@ -40,7 +40,7 @@ pub enum CallError {
         at: Box<Crash>,
     },
     /// The guest asked for more memory than it may have, and then failed.
-    #[error("`{}` reached its memory limit of {} and failed{at}; raise the limit or keep less in memory", at.call, Size(*limit))]
+    #[error("`{}` reached its memory limit of {} and failed{at}; raise `limits.memory` or keep less in memory", at.call, Size(*limit))]
     MemoryLimit {
         /// The limit, in bytes.
         limit: u64,
@@ -48,7 +48,7 @@ pub enum CallError {
         at: Box<Crash>,
     },
     /// The guest handed the host more than one call may.
-    #[error("`{}` handed over more than its limit of {} in one call{at}; emit or write less in one call", at.call, Size(*limit as u64))]
+    #[error("`{}` handed over more than its limit of {} in one call{at}; raise `limits.result`, or emit and write less in one call", at.call, Size(*limit as u64))]
     ResultLimit {
         /// The limit, in bytes.
         limit: usize,

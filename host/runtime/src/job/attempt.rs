@@ -23,8 +23,7 @@ use super::ports::Resolver;
 use super::prepared::Prepared;
 use super::restore::{self, Begin};
 use super::wire::{self, Wires};
-use super::{Ending, Start};
-use crate::blob::Blob;
+use super::{Ending, Start, store, unless_stopped};
 use crate::clock::SharedClock;
 use crate::config::Pipeline;
 use crate::config::operator::OnFailure;
@@ -80,7 +79,9 @@ pub(super) fn run(options: &Options<'_>) -> Result<Ending, Failed> {
     options.board.phase(Phase::Starting);
     let unclaimed = |fault| Failed { fault, claimed: false };
     let begin = options.clock.monotonic();
-    let claimed = options.runtime.block_on(Claimed::claim(options)).map_err(unclaimed)?;
+    let claim = unless_stopped(options.stopping.clone(), Claimed::claim(options));
+    let Some(claimed) = options.runtime.block_on(claim) else { return Ok(Ending::Stopped) };
+    let claimed = claimed.map_err(unclaimed)?;
     let failed = |fault| Failed { fault, claimed: true };
     claimed.run(options, begin).map_err(failed)
 }
@@ -97,9 +98,7 @@ struct Claimed {
 impl Claimed {
     async fn claim(options: &Options<'_>) -> Result<Self, Fault> {
         let Options { pipeline, clock, .. } = options;
-        let blob = Blob::open(&pipeline.checkpoint.store, &pipeline.base)
-            .map_err(|error| Fault::new(error.kind(), error).at(pipeline.place(&["checkpoint", "store"])))?;
-        let mut journal = Journal::open(blob, pipeline.job.name.clone(), Arc::clone(clock)).await?;
+        let mut journal = Journal::open(store::open(pipeline)?, pipeline.job.name.clone(), Arc::clone(clock)).await?;
         let from = match options.from {
             From::Start(Start::Fresh) => StartFrom::Fresh,
             From::Start(Start::Newest) | From::Restart => StartFrom::Newest,
@@ -127,10 +126,17 @@ impl Claimed {
         let plan = restored.as_ref().map(|manifest| plan(manifest, options)).transpose()?;
         let store = Store { blob: journal.blob().clone(), names: journal.names().clone(), attempt };
         let from = (&store.blob, &store.names);
-        let fetched = plan
-            .as_ref()
-            .map(|plan| runtime.block_on(restore::fetch(plan, from, &dir.join("restored"), clock)))
-            .transpose()?;
+        let fetched = match &plan {
+            None => None,
+            Some(plan) => {
+                let into = dir.join("restored");
+                let fetch = restore::fetch(plan, from, &into, clock);
+                match runtime.block_on(unless_stopped(options.stopping.clone(), fetch)) {
+                    None => return Ok(Ending::Stopped),
+                    Some(fetched) => Some(fetched.map_err(|fault| unrestored(fault, restored.as_ref(), &journal))?),
+                }
+            }
+        };
         prepared.sinks.values().for_each(|sink| sink.begin(&pipeline.job.name, attempt));
         recover_sinks(options, &journal, restored.as_ref())?;
         let (download, bytes) = fetched.as_ref().map_or((Duration::ZERO, 0), |fetched| (fetched.took, fetched.bytes));
@@ -329,6 +335,14 @@ impl Builder<'_> {
         let subtask = OperatorSubtask::new(context.clone(), options, ports, guest, call);
         Ok(Box::new(move || context.run(|_| subtask.run())))
     }
+}
+
+/// What keeps a checkpoint from being restored, and where there is one, another checkpoint.
+fn unrestored(fault: Fault, restored: Option<&Manifest>, journal: &Journal) -> Fault {
+    let Some(checkpoint) = restored.map(|manifest| manifest.checkpoint) else { return fault };
+    let Fault { kind, message } = fault;
+    let way_on = if kind == FaultKind::Refused { journal.way_on_without(checkpoint) } else { String::new() };
+    Fault::new(kind, format_args!("checkpoint {checkpoint} cannot be restored: {message}{way_on}"))
 }
 
 fn lost(id: &SubtaskId) -> Fault {

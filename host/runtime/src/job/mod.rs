@@ -8,6 +8,7 @@ mod lock;
 mod ports;
 mod prepared;
 mod restore;
+mod store;
 mod wire;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use wasmill_core::id::CheckpointId;
 
 use self::attempt::From;
 pub use self::prepared::Prepared;
+pub use self::store::check_store;
 use crate::clock::SharedClock;
 use crate::config::Pipeline;
 pub use crate::coordinator::run::Ending;
@@ -124,7 +126,11 @@ impl Supervisor {
             .enable_all()
             .build()
             .map_err(|error| Fault::new(FaultKind::External, format_args!("cannot start I/O threads: {error}")))?;
-        let result = self.attempts(start, &runtime);
+        let result = match runtime.block_on(self.unless_stopped(store::check_usable(&self.pipeline))) {
+            None => Ok(Ending::Stopped),
+            Some(Err(fault)) => Err(fault),
+            Some(Ok(())) => self.attempts(start, &runtime),
+        };
         self.board.phase(Phase::Ended);
         result
     }
@@ -161,20 +167,26 @@ impl Supervisor {
             let pause = backoff(restart.backoff_min.get(), restart.backoff_max.get(), in_a_row);
             in_a_row += 1;
             tracing::error!(fault = %failed.fault, kind = failed.fault.kind.as_str(), attempt_in_row = in_a_row, pause_ms = pause.as_millis() as u64, "the attempt failed; restarting from the last checkpoint");
-            self.board.restarting(failed.fault.message);
+            self.board.restarting(failed.fault.message.clone());
             if failed.claimed {
                 from = From::Restart;
             }
-            runtime.block_on(self.pause(pause));
+            if runtime.block_on(self.unless_stopped(async { tokio::time::sleep(pause).await })).is_none() {
+                return Err(failed.fault);
+            }
         }
     }
 
-    async fn pause(&self, pause: Duration) {
-        let mut stopping = self.stopping.clone();
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            _ = stopping.wait_for(|stop| *stop) => {}
-        }
+    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        unless_stopped(self.stopping.clone(), work).await
+    }
+}
+
+/// What `work` gives, or `None` where the job is asked to stop first: the work is dropped then, wherever it stands.
+async fn unless_stopped<T>(mut stopping: watch::Receiver<bool>, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        result = work => Some(result),
+        Ok(_) = stopping.wait_for(|stop| *stop) => None,
     }
 }
 

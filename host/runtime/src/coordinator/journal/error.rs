@@ -66,6 +66,18 @@ pub enum Error {
         /// The store.
         store: String,
     },
+    /// Checkpoints without a log.
+    #[error(
+        "the decision log of `{folder}` in {store} is missing, though there are checkpoints (the newest is `{newest}`): without it nobody knows which of them count. Nothing was changed. Bring `{folder}/log` back from the store's own copies; or, to begin anew, move `{folder}` away"
+    )]
+    NoLog {
+        /// The job's folder.
+        folder: String,
+        /// The store.
+        store: String,
+        /// The newest manifest.
+        newest: String,
+    },
     /// What was asked for cannot follow what the log says.
     #[error("the decision log of job `{job}` in {store}: {source}")]
     Order {
@@ -114,7 +126,7 @@ pub enum Error {
 }
 
 /// How to go on from another checkpoint, as the end of a sentence.
-fn way_on(others: &[CheckpointId]) -> String {
+pub(super) fn way_on(others: &[CheckpointId]) -> String {
     match others {
         [] => "; there is no other one: bring the objects back, or begin anew with --fresh".to_owned(),
         [.., newest] => {
@@ -138,6 +150,7 @@ impl Error {
             | Self::Entry { .. }
             | Self::Broken { .. }
             | Self::Gap { .. }
+            | Self::NoLog { .. }
             | Self::Damaged { .. } => FaultKind::Refused,
             Self::Unknown { .. } | Self::Order { source: log::Error::NotDecided { .. }, .. } => FaultKind::User,
             Self::Order { .. } | Self::Refused(_) | Self::NotStarted | Self::NoManifest { .. } => FaultKind::Internal,

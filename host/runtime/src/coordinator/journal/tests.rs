@@ -79,6 +79,23 @@ async fn a_restart_finds_what_was_decided_and_commits_it_again() {
 }
 
 #[tokio::test]
+async fn checkpoints_without_a_log_are_refused_rather_than_forgotten() {
+    let dir = TempDir::new().unwrap();
+    let blob = Blob::open("store", dir.path()).unwrap();
+    let mut first = open(&blob).await;
+    newest(&mut first).await;
+    complete(&mut first).await.unwrap();
+    std::fs::remove_dir_all(dir.path().join("store/jobs/flights/log")).unwrap();
+    let error = Journal::open(blob, job(), Arc::new(ManualClock::default())).await.map(drop).unwrap_err();
+    assert!(matches!(error, Error::NoLog { .. }), "{error}");
+    assert!(error.to_string().contains("jobs/flights/checkpoints/000000000001/manifest.json"), "{error}");
+    assert_eq!(error.kind(), FaultKind::Refused);
+    let error = complete(&mut first).await.unwrap_err();
+    assert!(matches!(error, Error::Gap { .. }), "a job that runs notices it too: {error}");
+    assert_eq!(error.kind(), FaultKind::Refused);
+}
+
+#[tokio::test]
 async fn an_attempt_that_is_over_can_decide_prepare_and_retire_nothing() {
     let blob = memory();
     let mut old = open(&blob).await;

@@ -158,5 +158,15 @@ impl Encoder {
     }
 }
 
+/// The beginning of a record's value, for a message: as JSON where it is CBOR.
+#[must_use]
+pub fn shown(value: Option<&[u8]>) -> String {
+    let mut line = Vec::new();
+    match json::push_line(value, &mut line) {
+        Ok(()) => super::excerpt(line.trim_ascii_end()),
+        Err(_) => super::excerpt(value.unwrap_or_default().escape_ascii().to_string().as_bytes()),
+    }
+}
+
 #[cfg(test)]
 mod tests;
