@@ -44,6 +44,11 @@ pub struct Context {
     pub meter: Arc<SubtaskMeter>,
 }
 
+/// The duration in microseconds, as manifests have it.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
 impl Context {
     /// Runs the subtask to its end and reports how it ended.
     pub fn run(self, body: impl FnOnce(&Self) -> Result<(), Fault>) {

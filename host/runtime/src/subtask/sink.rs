@@ -6,8 +6,7 @@ use wasmill_core::checkpoint::manifest::{Durations, Part};
 use wasmill_core::element::{Barrier, Purpose};
 use wasmill_core::fault::{Fault, FaultKind};
 
-use super::operator::micros;
-use super::{Context, IDLE_WAIT};
+use super::{Context, IDLE_WAIT, micros};
 use crate::control::Command;
 use crate::exchange::gate::{Event, Gate};
 use crate::sink::SinkWriter;

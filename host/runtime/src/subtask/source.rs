@@ -11,9 +11,8 @@ use wasmill_core::fault::Fault;
 use wasmill_core::record::{RecordBatch, WatermarkMark};
 use wasmill_core::time::Timestamp;
 
-use super::operator::micros;
 use super::watermark::SourceWatermark;
-use super::{Context, IDLE_WAIT};
+use super::{Context, IDLE_WAIT, micros};
 use crate::control::{Command, Report};
 use crate::exchange::route::Outputs;
 use crate::source::{ReadOutcome, SourceReader};

@@ -12,7 +12,8 @@ use wasmill_core::checkpoint::manifest::Part;
 use wasmill_core::checkpoint::names::Names;
 use wasmill_core::id::{Attempt, CheckpointId};
 
-use super::operator::{Cut, Snapshots, micros};
+use super::micros;
+use super::operator::{Cut, Snapshots};
 use crate::blob::Blob;
 use crate::snapshot::{self, Owner};
 use crate::spawn;
