@@ -193,6 +193,32 @@ impl Running {
         self.stream("stderr")
     }
 
+    /// What it has written to standard output so far.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.stream("stdout")
+    }
+
+    /// Watches standard output until the process has ended. Returns the longest time in which nothing was added to it, from the
+    /// first addition to the last.
+    ///
+    /// # Panics
+    /// Where it does not end in time.
+    pub fn longest_silence(&mut self) -> Duration {
+        let (mut len, mut since, mut longest) = (0, now(), Duration::ZERO);
+        poll("the end of the process", || {
+            let ended = self.has_ended();
+            let found = self.stdout().len();
+            if found > len {
+                let silence = now().duration_since(since);
+                longest = if len > 0 { longest.max(silence) } else { longest };
+                (len, since) = (found, now());
+            }
+            ended
+        });
+        longest
+    }
+
     /// Waits for its end.
     ///
     /// # Panics
@@ -221,6 +247,14 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A figure of a process's memory in bytes, by its name in `/proc/PID/status`; nothing once the process has ended.
+#[must_use]
+pub fn memory_of(id: u32, name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 /// A process that has ended.

@@ -6,7 +6,7 @@
 mod job;
 mod output;
 
-pub use job::{Finished, Job, Pipeline, Running};
+pub use job::{Finished, Job, Pipeline, Running, memory_of};
 pub use output::Output;
 
 use std::path::{Path, PathBuf};

@@ -17,6 +17,7 @@ use wasmill_bench::figure;
 use wasmill_bench::native::{Copying, Native};
 use wasmill_core::contract::OperatorContract;
 use wasmill_core::element::Element;
+use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::graph::NodeKind;
 use wasmill_core::id::{Attempt, CheckpointId, OperatorUid, Parallelism, SubtaskId, SubtaskIndex};
 use wasmill_core::key_group::{KeyGroupRange, KeyHash, MaxParallelism};
@@ -24,15 +25,16 @@ use wasmill_core::record::RecordBatch;
 use wasmill_core::time::Timestamp;
 use wasmill_example_count::CountPerKey;
 use wasmill_runtime::clock::{SharedClock, SystemClock};
+use wasmill_runtime::config::operator::OnFailure;
 use wasmill_runtime::control::Mailbox;
 use wasmill_runtime::exchange::channel::{Receiver, Sender, channel};
 use wasmill_runtime::exchange::gate::{Gate, InputChannel};
 use wasmill_runtime::exchange::route::{OutEdge, Outputs, Routing};
 use wasmill_runtime::guest::{
-    Component, Engine, EngineOptions, Guest, GuestFactory, InstanceOptions, Limits, SharedState,
+    CallError, Component, Engine, EngineOptions, Guest, GuestFactory, InstanceOptions, Limits, SharedState,
 };
 use wasmill_runtime::state::{KeyedState, Options, Restore, SharedMemory, StateSpec};
-use wasmill_runtime::subtask::operator::{self, Cut, OnReject, OperatorSubtask, Snapshots};
+use wasmill_runtime::subtask::operator::{self, Cut, Instances, OperatorSubtask, Snapshots};
 use wasmill_runtime::subtask::{CallState, Context};
 use wasmill_runtime::telemetry::SubtaskMeter;
 
@@ -123,19 +125,44 @@ fn component_path(arguments: &Arguments) -> Result<PathBuf> {
     Ok(built)
 }
 
+/// Makes the operator compiled into this program.
+struct NativeFactory {
+    contract: OperatorContract,
+    clock: SharedClock,
+    copying: Copying,
+}
+
+impl GuestFactory for NativeFactory {
+    fn contract(&self) -> &OperatorContract {
+        &self.contract
+    }
+
+    fn digest(&self) -> &str {
+        "native"
+    }
+
+    fn instantiate(&self, _: &InstanceOptions, _: SharedState) -> Result<Box<dyn Guest>, CallError> {
+        let native = Native::<CountPerKey>::new(Arc::clone(&self.clock), self.copying.clone())
+            .map_err(|message| CallError::Host(Fault::new(FaultKind::Internal, message)))?;
+        Ok(Box::new(native))
+    }
+}
+
 impl Bench {
     fn round(&self, side: Side) -> Result<Round> {
         let dir = tempfile::tempdir()?;
         let contract = self.component.contract().clone();
         let call = Arc::new(Mutex::new(CallState::new(Some(self.state(&contract, dir.path())?))));
         let copying = Copying::default();
-        let guest: Box<dyn Guest> = match side {
-            Side::Wasm => self.component.instantiate(&instance()?, Arc::clone(&call) as SharedState)?,
-            Side::Native => Box::new(
-                Native::<CountPerKey>::new(Arc::clone(&self.clock), copying.clone())
-                    .map_err(|message| anyhow!(message))?,
-            ),
+        let factory: Arc<dyn GuestFactory> = match side {
+            Side::Wasm => Arc::new(self.component.clone()),
+            Side::Native => Arc::new(NativeFactory {
+                contract: contract.clone(),
+                clock: Arc::clone(&self.clock),
+                copying: copying.clone(),
+            }),
         };
+        let instances = Instances::new(factory, instance()?, Arc::clone(&call) as SharedState, None)?;
         let context = self.context()?;
         let (records, receiver) = channel(Mailbox::default().bell().clone(), context.mailbox.bell().clone());
         let (edge, emitted) = channel(context.mailbox.bell().clone(), Mailbox::default().bell().clone());
@@ -146,11 +173,11 @@ impl Bench {
             key_groups: KeyGroupRange::all(MaxParallelism::DEFAULT),
             batch_records: BATCH,
             batch_bytes: 1 << 20,
-            on_reject: OnReject::Fail,
+            on_failure: OnFailure::Fail,
             cuts: dir.path().join("cuts"),
             snapshots: Arc::new(NoSnapshots),
         };
-        let mut subtask = OperatorSubtask::new(context, options, (gate, outputs), guest, Arc::clone(&call));
+        let mut subtask = OperatorSubtask::new(context, options, (gate, outputs), instances, Arc::clone(&call));
         let mut output = Digest::default();
         let mut nanos = Duration::ZERO;
         let mut maker = Maker::new(&self.arguments);

@@ -10,6 +10,7 @@ use wasmill_core::id::OperatorUid;
 
 use super::error::{Error, nearest};
 use super::input::Input;
+use super::operator::DEAD_LETTER;
 use super::pipeline::{OperatorNode, Pipeline};
 
 impl Pipeline {
@@ -32,6 +33,7 @@ impl Pipeline {
             }
             if let (Some(operator), Some(contract)) = (self.operator(&node.uid), contracts.get(&node.uid)) {
                 self.check_config(operator, contract)?;
+                self.check_names(operator, contract)?;
                 for (index, edge) in node.edges.iter_mut().enumerate() {
                     edge.input = self.port(operator, index, contract)?;
                 }
@@ -60,6 +62,8 @@ impl Pipeline {
         let Some(contract) = contracts.get(&edge.from) else { return Ok(()) };
         let names = || contract.outputs.iter().map(|port| port.name.as_str());
         let message = match &edge.output {
+            // Not the component's; that it is asked for was checked with the file.
+            Some(output) if output == DEAD_LETTER => return Ok(()),
             Some(output) if !names().any(|name| name == output) => {
                 format!("the component of `{}` has no output `{output}`{}", edge.from, among(output, names()))
             }
@@ -77,6 +81,17 @@ impl Pipeline {
                 ConfigError::Missing { .. } => self.place(&["operator", uid, "config"]),
             };
             Error::Config { place, uid: operator.uid.clone(), source: Box::new(source) }
+        })
+    }
+
+    fn check_names(&self, operator: &OperatorNode, contract: &OperatorContract) -> Result<(), Error> {
+        if contract.outputs.iter().all(|port| port.name != DEAD_LETTER) {
+            return Ok(());
+        }
+        Err(Error::Value {
+            place: self.place(&["operator", operator.uid.as_str(), "component"]),
+            key: format!("operator.{}.component", operator.uid),
+            message: format!("the component has an output `{DEAD_LETTER}`, a name that is kept for dead letters"),
         })
     }
 

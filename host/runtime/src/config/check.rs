@@ -5,10 +5,11 @@
 use std::time::Duration;
 
 use wasmill_core::graph::Exchange;
-use wasmill_core::id::Parallelism;
+use wasmill_core::id::{OperatorUid, Parallelism};
 use wasmill_core::key_group::MAX_KEY_GROUPS;
 
 use super::error::Error;
+use super::operator::{DEAD_LETTER, OnFailure};
 use super::pipeline::Pipeline;
 use super::table::Listen;
 use super::unit::ByteSize;
@@ -47,6 +48,7 @@ pub(super) fn limits(pipeline: &Pipeline) -> Result<(), Error> {
     })?;
     check.admin()?;
     check.operators()?;
+    check.dead_letters()?;
     check.parallelism()
 }
 
@@ -86,11 +88,50 @@ impl Check<'_> {
             at_most(limits.value, MAX_RECORD, path("limits", "value"))?;
             at_most(limits.record, MAX_RECORD, path("limits", "record"))?;
             at_most(limits.result, MAX_RECORD, path("limits", "result"))?;
+            at_most(limits.overlay, MAX_RECORD, path("limits", "overlay"))?;
             between(MIN_GUEST_MEMORY, limits.memory, MAX_GUEST_MEMORY, path("limits", "memory"))?;
             at_most(batch.bytes, MAX_RECORD, path("batch", "bytes"))?;
-            self.that(limits.call_time.get() >= Duration::from_millis(1), &path("limits", "call-time"), || {
-                "must be at least 1ms".to_owned()
+            let record_time = limits.record_time.unwrap_or(limits.call_time);
+            for (time, key) in [(limits.call_time, "call-time"), (record_time, "record-time")] {
+                self.that(time.get() >= Duration::from_millis(1), &path("limits", key), || {
+                    "must be at least 1ms".to_owned()
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Dead letters are asked for where they are taken, and taken where they are asked for.
+    fn dead_letters(&self) -> Result<(), Error> {
+        let pipeline = self.pipeline;
+        let taken = |uid: &OperatorUid| {
+            let inputs = (pipeline.operators.iter().flat_map(|node| &node.inputs))
+                .chain(pipeline.sinks.iter().flat_map(|node| &node.inputs));
+            inputs.into_iter().any(|input| input.from == *uid && input.output.as_deref() == Some(DEAD_LETTER))
+        };
+        for operator in &pipeline.operators {
+            let uid = &operator.uid;
+            let asked = operator.on_failure == OnFailure::DeadLetter;
+            self.that(!asked || taken(uid), &["operator", uid.as_str(), "on-failure"], || {
+                format!("nothing takes the dead letters: give a sink the input \"{uid}/{DEAD_LETTER}\"")
             })?;
+        }
+        let nodes = (pipeline.operators.iter().map(|node| ("operator", &node.uid, &node.inputs)))
+            .chain(pipeline.sinks.iter().map(|node| ("sink", &node.uid, &node.inputs)));
+        for (table, uid, inputs) in nodes {
+            for (index, input) in inputs.iter().enumerate() {
+                let asked = pipeline.operator(&input.from).is_none_or(|from| from.on_failure == OnFailure::DeadLetter);
+                if input.output.as_deref() == Some(DEAD_LETTER) && !asked {
+                    return Err(Error::Value {
+                        place: pipeline.places.of_input(table, uid.as_str(), index, Some("from")),
+                        key: format!("{table}.{uid}.input.from"),
+                        message: format!(
+                            "the operator `{}` makes no dead letters: set its on-failure = \"dead-letter\"",
+                            input.from
+                        ),
+                    });
+                }
+            }
         }
         Ok(())
     }

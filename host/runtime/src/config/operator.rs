@@ -34,9 +34,10 @@ pub struct OperatorTable {
     /// How many records cross into the component at once; see [Batches](#batches).
     #[serde(default)]
     pub batch: Batch,
-    /// What happens to a record that the component rejects: `fail` (the job restarts from its last checkpoint) or `drop` (the
-    /// record alone is dropped and counted, its effects undone). A trap or an overrun limit restarts the job with either, as it is
-    /// not known which record of the batch it was. Default: `fail`.
+    /// What happens to a record that the component rejects, or on which its call traps, overruns a limit or returns effects that
+    /// are not valid: `fail`, `drop` or `dead-letter`. Nothing of a failed call is kept: on a new instance its records are called
+    /// again in halves until those at fault stand alone, about 2 log2(n) calls for one among n. A fault that the component
+    /// answers with as a whole restarts the job with any policy. Default: `fail`.
     #[serde(default)]
     pub on_failure: OnFailure,
 }
@@ -45,15 +46,20 @@ pub struct OperatorTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Limits {
-    /// The linear memory of one instance, of which a subtask has one; more is refused to it, on which most languages trap. Python
-    /// needs 20 MiB at least, QuickJS 3.
+    /// The linear memory of one instance, of which a subtask has one; more is refused to it, on which most languages trap. The
+    /// call then fails by this limit, whatever it trapped on. Python needs 20 MiB at least, QuickJS 3.
     /// Default: `256MiB`.
     pub memory: ByteSize,
-    /// How long one call may take, a batch of records at most; a call that takes longer is stopped and counts as a trap.
-    /// Kept to about 20 ms.
+    /// How long one call may take, a batch of records at most; a call that takes longer is stopped and fails. Kept to about 20 ms.
+    /// Barriers wait for it, and for the calls that then look for the record at fault: keep it well below `checkpoint.timeout`.
     /// Default: `30s`.
     pub call_time: Duration,
-    /// The longest key that it may emit; no more than 64 KiB. Default: `64KiB`.
+    /// How long one record may take: a call of n records is stopped after n times that, where `call-time` is not over before. In a
+    /// batch a record may use what the others leave; alone it has no more. It makes the search for a record that never returns
+    /// short. Left out: `call-time` alone.
+    pub record_time: Option<Duration>,
+    /// The longest key that it may emit; no more than 64 KiB. A longer one, as any value or record that is too long, fails the call.
+    /// Default: `64KiB`.
     pub key: ByteSize,
     /// The longest value of a state's entry. Default: `16MiB`.
     pub value: ByteSize,
@@ -61,6 +67,16 @@ pub struct Limits {
     pub record: ByteSize,
     /// What one call may hand to the host in all; bounds what the host allocates on the component's behalf. Default: `128MiB`.
     pub result: ByteSize,
+    /// What one call may write to state that does not ride along with it, 64 bytes a write beside the value; more is a trap.
+    /// Default: `64MiB`.
+    pub overlay: ByteSize,
+    /// How many lines a second the component may log, each subtask for itself; the rest is left out and counted.
+    /// Default: `100`.
+    pub log_lines: u32,
+    /// The linear memory above which an instance is replaced by a new one between two batches: for components that lose memory
+    /// from call to call. A mark that a component reaches in one batch costs a new instance a batch (under a millisecond; in
+    /// Python more). Left out: never.
+    pub renew_above: Option<ByteSize>,
 }
 
 /// `batch`: how many records cross into a component at once. The output does not depend on it (but for late records): larger
@@ -75,26 +91,36 @@ pub struct Batch {
     pub bytes: ByteSize,
 }
 
-/// What happens to a record that a component rejects.
+/// What happens to a record on which a component fails.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
-    /// The job restarts from its last checkpoint.
+    /// The job restarts from its last checkpoint, up to `restart.attempts` times in a row.
     #[default]
     Fail,
-    /// The record is dropped and counted.
+    /// The record alone is dropped and counted; the first of a subtask is logged.
     Drop,
+    /// The record goes to the output `dead-letter` with what is known of the failure, and the job goes on. A sink takes it by
+    /// `input = "NAME/dead-letter"`, and one must. Its fields stand in `docs/formats.md`.
+    DeadLetter,
 }
+
+/// The output of an operator for dead letters. No component may have an output of that name.
+pub const DEAD_LETTER: &str = "dead-letter";
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             memory: ByteSize::mib(256),
             call_time: Duration::secs(30),
+            record_time: None,
             key: ByteSize::kib(64),
             value: ByteSize::mib(16),
             record: ByteSize::mib(16),
             result: ByteSize::mib(128),
+            overlay: ByteSize::mib(64),
+            log_lines: 100,
+            renew_above: None,
         }
     }
 }

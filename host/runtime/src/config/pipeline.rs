@@ -205,7 +205,7 @@ fn refuse_unknown_tables(document: &Document) -> Result<(), Error> {
     for entry in &document.root {
         let place = document.lines.place(entry.span.start);
         if entry.key == "dead-letter" {
-            let instead = "use the policies \"fail\" and \"drop\"";
+            let instead = "use a sink with the input \"OPERATOR/dead-letter\"";
             return Err(Error::NotYet { place, what: "`[dead-letter]`".to_owned(), instead });
         }
         if !TABLES.contains(&entry.key.as_str()) {

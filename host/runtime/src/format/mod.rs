@@ -5,6 +5,7 @@
 
 pub mod cbor;
 pub mod csv;
+pub mod dead_letter;
 pub mod decode;
 pub mod encode;
 pub mod fields;
@@ -65,6 +66,12 @@ pub enum Undecodable {
         value: String,
         /// How it should be written.
         expected: String,
+    },
+    /// Not a dead letter, or none that can be given back.
+    #[error("not a dead letter that can be taken back: {reason}")]
+    DeadLetter {
+        /// What is wrong.
+        reason: String,
     },
     /// Longer than the limit.
     #[error("the record is longer than {limit} (max-record)")]

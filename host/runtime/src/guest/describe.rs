@@ -29,7 +29,7 @@ pub(super) fn describe(
     pre: &OperatorPre<Data>,
     channel: &Arc<Channel>,
 ) -> Result<OperatorContract, Error> {
-    let diagnostics = Diagnostics::new(Arc::clone(channel), "", "describe", 0);
+    let diagnostics = Diagnostics::new(Arc::clone(channel), "", ("describe", 0), limits().log_lines);
     let mut instance =
         Bare::start(engine, pre, &limits(), diagnostics, None).map_err(|error| Error::Describe(Box::new(error)))?;
     let descriptor = instance

@@ -14,10 +14,6 @@ use super::bindings::wasmill::operator::diagnostics::Level;
 use super::engine::{Engine, TICK};
 use super::trap::shortened;
 
-/// Most log lines a second of one component, all its instances in this process together. The rest is counted, and the count
-/// told with the first line of a later second.
-pub(super) const LINES_PER_SECOND: u32 = 100;
-
 /// Longest log line, in bytes; the rest is cut off.
 pub(super) const LINE_BYTES: usize = 4 << 10;
 
@@ -32,19 +28,25 @@ const PREFIX: &str = "wasmill_guest_";
 
 const WINDOW_TICKS: u64 = 1000 / TICK.as_millis() as u64;
 
-/// What all instances of a component share: its budget for lines and names.
+/// What all instances of a component share: their budgets for lines, by uid and subtask, and for names.
 pub(super) struct Channel {
     engine: Engine,
     digest: String,
-    lines: Mutex<Lines>,
+    lines: Mutex<HashMap<(String, u32), SharedLines>>,
     names: Mutex<Names>,
 }
+
+/// The account of one subtask's lines: each instance goes on with it.
+type SharedLines = Arc<Mutex<Lines>>;
 
 #[derive(Default)]
 struct Lines {
     window: u64,
     written: u32,
+    /// Left out and not told of in the log yet.
     suppressed: u64,
+    /// Left out and not counted in a metric yet.
+    uncounted: u64,
 }
 
 #[derive(Default)]
@@ -65,9 +67,8 @@ impl Channel {
         Self { engine, digest, lines: Mutex::default(), names: Mutex::default() }
     }
 
-    /// Whether a line may be written now, and how many were suppressed before it.
-    fn admit(&self) -> Option<u64> {
-        self.lines.lock().admit(self.engine.ticks() / WINDOW_TICKS)
+    fn lines(&self, uid: &str, subtask: u32) -> SharedLines {
+        Arc::clone(self.lines.lock().entry((uid.to_owned(), subtask)).or_default())
     }
 
     /// Whether metrics of that name and kind may be recorded.
@@ -77,13 +78,15 @@ impl Channel {
 }
 
 impl Lines {
-    fn admit(&mut self, window: u64) -> Option<u64> {
+    /// Whether a line may be written in the window, of which at most `limit` are, and how many were left out before it.
+    fn admit(&mut self, window: u64, limit: u32) -> Option<u64> {
         if self.window != window {
             self.window = window;
             self.written = 0;
         }
-        if self.written >= LINES_PER_SECOND {
+        if self.written >= limit {
             self.suppressed += 1;
+            self.uncounted += 1;
             return None;
         }
         self.written += 1;
@@ -121,6 +124,8 @@ enum Metric {
 /// What one instance says.
 pub(super) struct Diagnostics {
     channel: Arc<Channel>,
+    lines: SharedLines,
+    lines_limit: u32,
     name: String,
     uid: String,
     subtask: String,
@@ -129,8 +134,11 @@ pub(super) struct Diagnostics {
 }
 
 impl Diagnostics {
-    pub(super) fn new(channel: Arc<Channel>, name: &str, uid: &str, subtask: u32) -> Self {
+    /// Of an instance that may log `lines_limit` lines a second.
+    pub(super) fn new(channel: Arc<Channel>, name: &str, (uid, subtask): (&str, u32), lines_limit: u32) -> Self {
         Self {
+            lines: channel.lines(uid, subtask),
+            lines_limit,
             channel,
             name: name.to_owned(),
             uid: uid.to_owned(),
@@ -160,7 +168,9 @@ impl Diagnostics {
         macro_rules! write_line {
             ($level:ident) => {
                 if tracing::enabled!(target: "wasmill::guest", tracing::Level::$level) {
-                    if let Some(suppressed) = self.channel.admit() {
+                    let window = self.channel.engine.ticks() / WINDOW_TICKS;
+                    let admitted = self.lines.lock().admit(window, self.lines_limit);
+                    if let Some(suppressed) = admitted {
                         let Self { uid, subtask, channel, .. } = self;
                         let digest = &channel.digest;
                         if suppressed > 0 {
@@ -181,6 +191,11 @@ impl Diagnostics {
         if level == Level::Error {
             self.said = Some(line);
         }
+    }
+
+    /// How many lines were left out since it was asked last.
+    pub(super) fn take_lines_dropped(&self) -> u64 {
+        std::mem::take(&mut self.lines.lock().uncounted)
     }
 
     pub(super) fn counter_add(&mut self, name: &str, delta: u64) {
@@ -251,10 +266,11 @@ mod tests {
     #[test]
     fn a_talkative_guest_gets_its_lines_a_second_and_the_rest_is_counted() {
         let mut lines = Lines::default();
-        let admitted = (0..LINES_PER_SECOND + 7).filter(|_| lines.admit(3).is_some()).count();
-        assert_eq!(admitted, LINES_PER_SECOND as usize);
-        assert_eq!(lines.admit(4), Some(7));
-        assert_eq!(lines.admit(4), Some(0));
+        let admitted = (0..57).filter(|_| lines.admit(3, 50).is_some()).count();
+        assert_eq!((admitted, lines.uncounted), (50, 7));
+        assert_eq!(lines.admit(4, 50), Some(7));
+        assert_eq!(lines.admit(4, 50), Some(0));
+        assert_eq!(lines.admit(5, 0), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::contract::{self, Batch, Eager, Effects, Firing, Now, Subtask};
 use super::diagnostics::{Channel, Diagnostics};
 use super::effects::{Checker, Shape};
 use super::engine::{Engine, ticks_for};
-use super::limits::{Limits, Memory};
+use super::limits::{Limits, Memory, TimeLimit};
 use super::trap::{CallError, Circumstances, classify, is_hosts, shortened};
 use super::{Guest, InstanceOptions, SharedState};
 
@@ -28,6 +28,7 @@ pub(super) struct Data {
     pub(super) diagnostics: Diagnostics,
     pub(super) access: Option<Access>,
     pub(super) calling: Calling,
+    time: TimeLimit,
 }
 
 /// The state that the instance may use.
@@ -47,11 +48,21 @@ pub(super) enum Calling {
     Timers { timers: u32 },
 }
 
+impl Calling {
+    /// How many records or timers are worked on.
+    fn origins(self) -> Option<u32> {
+        match self {
+            Self::Nothing => None,
+            Self::Batch { records, .. } => Some(records),
+            Self::Timers { timers } => Some(timers),
+        }
+    }
+}
+
 /// An instance without an operator's declaration: enough to ask for it.
 pub(super) struct Bare {
     store: Store<Data>,
     exports: Operator,
-    ticks: u64,
     is_dead: bool,
 }
 
@@ -70,15 +81,15 @@ impl Bare {
             diagnostics,
             access,
             calling: Calling::Nothing,
+            time: limits.time_of(None),
         };
         let mut store = Store::new(engine.wasmtime(), data);
         store.limiter(|data| &mut data.memory);
         store.set_hostcall_fuel(limits.result_bytes);
         store.epoch_deadline_trap();
-        let ticks = ticks_for(limits.call_time);
-        store.set_epoch_deadline(ticks);
+        store.set_epoch_deadline(ticks_for(limits.call_time));
         match pre.instantiate(&mut store) {
-            Ok(exports) => Ok(Self { store, exports, ticks, is_dead: false }),
+            Ok(exports) => Ok(Self { store, exports, is_dead: false }),
             Err(error) if is_hosts(&error) && !store.data().memory.refused() => Err(CallError::Host(Fault::new(
                 FaultKind::External,
                 format!("cannot make an instance of component {}: {error:#}", store.data().diagnostics.component()),
@@ -97,11 +108,13 @@ impl Bare {
         if std::mem::replace(&mut self.is_dead, true) {
             return Err(CallError::Dead);
         }
-        self.store.set_epoch_deadline(self.ticks);
         let data = self.store.data_mut();
         data.calling = calling;
+        data.time = data.limits.time_of(calling.origins());
+        let ticks = ticks_for(data.time.limit);
         data.memory.begin_call();
         data.diagnostics.begin_call();
+        self.store.set_epoch_deadline(ticks);
         match call(&self.exports, &mut self.store) {
             Ok(result) => {
                 self.is_dead = false;
@@ -123,6 +136,7 @@ fn failure(store: &mut Store<Data>, call: &'static str, error: &wasmtime::Error)
         call,
         component: data.diagnostics.component(),
         limits: &data.limits,
+        time: data.time,
         memory_refused: data.memory.refused(),
         said: data.diagnostics.take_said(),
     };
@@ -145,7 +159,8 @@ impl Instance {
         state: SharedState,
         channel: Arc<Channel>,
     ) -> Result<Self, CallError> {
-        let diagnostics = Diagnostics::new(channel, &contract.name, options.uid.as_str(), options.subtask.0);
+        let place = (options.uid.as_str(), options.subtask.0);
+        let diagnostics = Diagnostics::new(channel, &contract.name, place, options.limits.log_lines);
         let checker = Checker::new(Arc::clone(&contract), options.limits.clone());
         let access = Some(Access { contract, state });
         Ok(Self { bare: Bare::start(engine, pre, &options.limits, diagnostics, access)?, checker })
@@ -207,6 +222,10 @@ impl Guest for Instance {
         let calling = Calling::Timers { timers: shape.origins() };
         let result = self.bare.call("fire", calling, |exports, store| exports.call_fire(store, now, timers, eager))?;
         self.checked("fire", &shape, result)
+    }
+
+    fn take_log_lines_dropped(&mut self) -> u64 {
+        self.bare.store.data().diagnostics.take_lines_dropped()
     }
 
     fn memory_bytes(&self) -> u64 {

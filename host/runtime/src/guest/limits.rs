@@ -25,6 +25,9 @@ pub struct Limits {
     /// to about 20 ms, by a thread of its own, so that a guest that never yields is stopped too. A stopped process (SIGSTOP,
     /// a suspended machine) does not use it up.
     pub call_time: Duration,
+    /// Time of one record or timer; a call of n of them is stopped after n times that, if `call_time` is not over before. So one
+    /// that stands alone has that long, and in a batch it may use what the others leave. Default: none.
+    pub record_time: Option<Duration>,
     /// One key, in bytes. Default 64 KiB.
     pub key_bytes: usize,
     /// One value of a state or record, in bytes. Default 16 MiB.
@@ -34,6 +37,8 @@ pub struct Limits {
     /// What one call may hand to the host, in bytes, results and each import's arguments alike. Default 128 MiB. Bounds what
     /// the host allocates on a guest's behalf.
     pub result_bytes: usize,
+    /// Log lines a second of one subtask, over all its instances. Default 100. The rest is left out and counted.
+    pub log_lines: u32,
 }
 
 impl Default for Limits {
@@ -41,10 +46,30 @@ impl Default for Limits {
         Self {
             memory: 256 << 20,
             call_time: Duration::from_secs(30),
+            record_time: None,
             key_bytes: 64 << 10,
             value_bytes: 16 << 20,
             record_bytes: 16 << 20,
             result_bytes: 128 << 20,
+            log_lines: 100,
+        }
+    }
+}
+
+/// How long a call may take, and the setting that says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TimeLimit {
+    pub(super) limit: Duration,
+    pub(super) setting: &'static str,
+}
+
+impl Limits {
+    /// How long a call on behalf of so many records or timers may take.
+    pub(super) fn time_of(&self, origins: Option<u32>) -> TimeLimit {
+        let by_record = self.record_time.zip(origins).map(|(time, origins)| time.saturating_mul(origins.max(1)));
+        match by_record {
+            Some(limit) if limit < self.call_time => TimeLimit { limit, setting: "limits.record-time" },
+            _ => TimeLimit { limit: self.call_time, setting: "limits.call-time" },
         }
     }
 }
@@ -126,6 +151,16 @@ impl ResourceLimiter for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_a_call_is_its_records_times_up_to_the_calls_own() {
+        let seconds = Duration::from_secs;
+        let limits = Limits { call_time: seconds(10), record_time: Some(seconds(3)), ..Limits::default() };
+        let time = |origins| limits.time_of(origins).limit.as_secs();
+        assert_eq!([time(None), time(Some(0)), time(Some(1)), time(Some(3)), time(Some(4))], [10, 3, 3, 9, 10]);
+        assert_eq!(limits.time_of(Some(1)).setting, "limits.record-time");
+        assert_eq!(limits.time_of(Some(1000)).setting, "limits.call-time");
+    }
 
     #[test]
     fn memory_is_counted_over_all_memories_and_refusal_is_remembered_for_the_call() {

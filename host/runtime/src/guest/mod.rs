@@ -87,6 +87,11 @@ pub trait Guest: Send {
     /// See [`CallError`]; nothing of the call may then be applied.
     fn fire(&mut self, now: Now, timers: &Firing, eager: &[Eager]) -> Result<Effects, CallError>;
 
+    /// How many of its log lines were left out since it was asked last.
+    fn take_log_lines_dropped(&mut self) -> u64 {
+        0
+    }
+
     /// Bytes of linear memory that the instance holds: past a mark of its own choice, the subtask renews the instance.
     fn memory_bytes(&self) -> u64;
 }

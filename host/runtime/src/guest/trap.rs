@@ -11,7 +11,7 @@ use wasmtime::{Trap, WasmBacktrace};
 
 use super::StateError;
 use super::effects::Malformed;
-use super::limits::Limits;
+use super::limits::{Limits, TimeLimit};
 
 /// Most frames of a guest's stack in a message, the innermost ones.
 const FRAMES: usize = 12;
@@ -32,10 +32,12 @@ pub enum CallError {
         at: Box<Crash>,
     },
     /// The call ran for too long and was stopped.
-    #[error("`{}` did not return within its time limit of {limit:?} and was stopped{at}; raise `limits.call-time` or do less in one call", at.call)]
+    #[error("`{}` did not return within its time limit of {limit:?} and was stopped{at}; raise `{setting}` or do less in one call", at.call)]
     TimedOut {
         /// The limit.
         limit: Duration,
+        /// The setting that it follows from.
+        setting: &'static str,
         /// Where it was stopped.
         at: Box<Crash>,
     },
@@ -154,13 +156,14 @@ pub(super) struct Circumstances<'a> {
     pub(super) call: &'static str,
     pub(super) component: String,
     pub(super) limits: &'a Limits,
+    pub(super) time: TimeLimit,
     pub(super) memory_refused: bool,
     pub(super) said: Option<String>,
 }
 
 /// Makes a call's failure of an engine's error. A refused growth of memory comes before the symptom that follows it.
 pub(super) fn classify(error: &wasmtime::Error, circumstances: Circumstances<'_>) -> CallError {
-    let Circumstances { call, component, limits, memory_refused, said } = circumstances;
+    let Circumstances { call, component, limits, time, memory_refused, said } = circumstances;
     if let Some(StateError::Failed(fault)) = error.downcast_ref() {
         return CallError::Host(fault.clone());
     }
@@ -168,7 +171,7 @@ pub(super) fn classify(error: &wasmtime::Error, circumstances: Circumstances<'_>
     if memory_refused {
         CallError::MemoryLimit { limit: limits.memory, at }
     } else if error.downcast_ref() == Some(&Trap::Interrupt) {
-        CallError::TimedOut { limit: limits.call_time, at }
+        CallError::TimedOut { limit: time.limit, setting: time.setting, at }
     } else if at.cause.contains(RESULT_LIMIT_REACHED) {
         CallError::ResultLimit { limit: limits.result_bytes, at }
     } else {

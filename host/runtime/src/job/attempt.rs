@@ -26,17 +26,16 @@ use super::wire::{self, Wires};
 use super::{Ending, Start, store, unless_stopped};
 use crate::clock::SharedClock;
 use crate::config::Pipeline;
-use crate::config::operator::OnFailure;
 use crate::control::{Command, Mailbox, Reports};
 use crate::coordinator::journal::{Journal, Started};
 use crate::coordinator::retention::Retention;
 use crate::coordinator::run::{self, Coordinator};
 use crate::exchange::gate::Gate;
-use crate::guest::{GuestFactory, InstanceOptions, Limits, SharedState};
+use crate::guest::{Component, GuestFactory, InstanceOptions, Limits, SharedState};
 use crate::source::{Place, SplitPosition};
 use crate::spawn::{self, Thread};
 use crate::state::{KeyedState, Restore, SharedMemory, StateSpec};
-use crate::subtask::operator::{self, OnReject, OperatorSubtask};
+use crate::subtask::operator::{self, Instances, OperatorSubtask};
 use crate::subtask::sink::SinkSubtask;
 use crate::subtask::source::{self, SourceSubtask};
 use crate::subtask::upload::{Store, Uploads};
@@ -299,40 +298,33 @@ impl Builder<'_> {
         } else {
             None
         };
-        let call = Arc::new(Mutex::new(CallState::new(keyed)));
-        let shared: SharedState = Arc::clone(&call) as SharedState;
+        let mut state = CallState::new(keyed);
+        state.limit_writes(bytes(declared.limits.overlay.get()));
+        let call = Arc::new(Mutex::new(state));
         let instance = InstanceOptions {
             uid: node.uid.clone(),
             subtask: context.id.index,
             parallelism: node.parallelism,
             attempt: self.attempt,
             config: serde_json::Value::Object(declared.config.clone()).to_string(),
-            limits: Limits {
-                memory: declared.limits.memory.get(),
-                call_time: declared.limits.call_time.get(),
-                key_bytes: bytes(declared.limits.key.get()),
-                value_bytes: bytes(declared.limits.value.get()),
-                record_bytes: bytes(declared.limits.record.get()),
-                result_bytes: bytes(declared.limits.result.get()),
-            },
+            limits: guest_limits(&declared.limits),
         };
-        let guest = component
-            .instantiate(&instance, shared)
-            .map_err(|error| Fault::from(error).at(format_args!("operator {}", context.id)))?;
+        let factory: Arc<dyn GuestFactory> = Arc::new(Component::clone(component));
+        let shared: SharedState = Arc::clone(&call) as SharedState;
+        let renew_above = declared.limits.renew_above.map(|mark| mark.get());
+        let instances = Instances::new(factory, instance, shared, renew_above)
+            .map_err(|fault| fault.at(format_args!("operator {}", context.id)))?;
         let options = operator::Options {
             contract,
             key_groups,
             batch_records: declared.batch.records.get() as usize,
             batch_bytes: bytes(declared.batch.bytes.get()),
-            on_reject: match declared.on_failure {
-                OnFailure::Fail => OnReject::Fail,
-                OnFailure::Drop => OnReject::Drop,
-            },
+            on_failure: declared.on_failure,
             cuts: self.dir.join("cuts"),
             snapshots: Arc::new(Uploads::new(runtime.clone(), self.store.clone(), begin.inventory)),
         };
         let ports = (Gate::new(std::mem::take(&mut wires.inputs)), wires.take_outputs());
-        let subtask = OperatorSubtask::new(context.clone(), options, ports, guest, call);
+        let subtask = OperatorSubtask::new(context.clone(), options, ports, instances, call);
         Ok(Box::new(move || context.run(|_| subtask.run())))
     }
 }
@@ -429,6 +421,19 @@ fn cache_bytes(pipeline: &Pipeline) -> usize {
     let operators = pipeline.graph.nodes().iter().filter(|node| node.kind == NodeKind::Operator);
     let subtasks: u64 = operators.map(|node| u64::from(node.parallelism.get())).sum();
     share(pipeline.state.memory.get(), subtasks)
+}
+
+fn guest_limits(declared: &crate::config::operator::Limits) -> Limits {
+    Limits {
+        memory: declared.memory.get(),
+        call_time: declared.call_time.get(),
+        record_time: declared.record_time.map(|time| time.get()),
+        key_bytes: bytes(declared.key.get()),
+        value_bytes: bytes(declared.value.get()),
+        record_bytes: bytes(declared.record.get()),
+        result_bytes: bytes(declared.result.get()),
+        log_lines: declared.log_lines,
+    }
 }
 
 fn share(memory: u64, among: u64) -> usize {

@@ -11,6 +11,7 @@ use wasmill_core::id::OperatorUid;
 use super::wire::Ports;
 use crate::config::Pipeline;
 use crate::config::input::Input;
+use crate::config::operator::{DEAD_LETTER, OnFailure};
 use crate::config::source::{RecordShape, Source};
 
 /// The ports of a pipeline's nodes.
@@ -19,10 +20,20 @@ pub(super) struct Resolver<'a> {
     pub contracts: &'a BTreeMap<OperatorUid, OperatorContract>,
 }
 
+impl Resolver<'_> {
+    /// Whether the node has an output for dead letters, its last one.
+    fn makes_dead_letters(&self, uid: &OperatorUid) -> bool {
+        self.pipeline.operator(uid).is_some_and(|operator| operator.on_failure == OnFailure::DeadLetter)
+    }
+}
+
 impl Ports for Resolver<'_> {
     fn output(&self, from: &OperatorUid, output: Option<&str>) -> Result<usize, Fault> {
         let Some(name) = output else { return Ok(0) };
         let outputs = self.contracts.get(from).map(|contract| contract.outputs.as_slice()).unwrap_or_default();
+        if name == DEAD_LETTER && self.makes_dead_letters(from) {
+            return Ok(outputs.len().max(1));
+        }
         outputs.iter().position(|port| port.name == name).ok_or_else(|| {
             let known: Vec<_> = outputs.iter().map(|port| format!("`{}`", port.name)).collect();
             let known = if known.is_empty() { "no named outputs".to_owned() } else { known.join(", ") };
@@ -31,7 +42,8 @@ impl Ports for Resolver<'_> {
     }
 
     fn outputs(&self, uid: &OperatorUid) -> usize {
-        self.contracts.get(uid).map_or(1, |contract| contract.outputs.len().max(1))
+        let declared = self.contracts.get(uid).map_or(1, |contract| contract.outputs.len().max(1));
+        declared + usize::from(self.makes_dead_letters(uid))
     }
 
     fn declared<'a>(&'a self, node: &OperatorUid, edge: usize) -> Option<&'a Input> {

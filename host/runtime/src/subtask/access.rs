@@ -12,7 +12,7 @@ use wasmill_core::record::Column;
 use crate::guest::{StateAccess, StateError};
 use crate::state::{Error, KeyedState};
 
-/// Bytes of lazy writes that a call may hold.
+/// Bytes of lazy writes that a call may hold, where nothing else is said.
 const OVERLAY_LIMIT: usize = 64 << 20;
 
 /// The state and, during a call, the call's keys and lazy writes.
@@ -25,10 +25,11 @@ pub struct CallState {
     /// What each write of this call replaced in the overlay.
     undo: Vec<Undo>,
     bytes: usize,
-    rolled_back: bool,
+    limit: usize,
 }
 
 struct Undo {
+    origin: u32,
     state: u16,
     slot: u32,
     before: Option<Option<Vec<u8>>>,
@@ -46,7 +47,7 @@ impl CallState {
             overlay: HashMap::new(),
             undo: Vec::new(),
             bytes: 0,
-            rolled_back: false,
+            limit: OVERLAY_LIMIT,
         }
     }
 
@@ -55,9 +56,14 @@ impl CallState {
         self.keyed.as_mut()
     }
 
-    /// Whether the call has lazy writes and undid none of them.
-    pub(super) fn has_unmarked_writes(&self) -> bool {
-        !self.overlay.is_empty() && !self.rolled_back
+    /// Lets a call hold at most so many bytes of lazy writes; each counts 64 bytes beside its value.
+    pub fn limit_writes(&mut self, bytes: usize) {
+        self.limit = bytes;
+    }
+
+    /// Whether the call has lazy writes on behalf of such an origin that it did not undo.
+    pub(super) fn wrote_for(&self, is_meant: impl Fn(u32) -> bool) -> bool {
+        self.undo.iter().any(|undo| is_meant(undo.origin))
     }
 
     /// Makes the call's lazy writes real.
@@ -80,7 +86,6 @@ impl CallState {
         self.overlay.clear();
         self.undo.clear();
         self.bytes = 0;
-        self.rolled_back = false;
     }
 
     fn slot(&self, origin: u32) -> Result<u32, StateError> {
@@ -94,11 +99,14 @@ impl CallState {
     fn write(&mut self, state: u16, origin: u32, value: Option<Vec<u8>>) -> Result<(), StateError> {
         let slot = self.slot(origin)?;
         self.bytes += value.as_ref().map_or(0, Vec::len) + 64;
-        if self.bytes > OVERLAY_LIMIT {
-            return Err(StateError::Misuse(format!("the call wrote more than {} MiB of state", OVERLAY_LIMIT >> 20)));
+        if self.bytes > self.limit {
+            let limit = self.limit;
+            return Err(StateError::Misuse(format!(
+                "the call wrote more than its limit of {limit} bytes of lazy state: raise `limits.overlay`, or write less in one call"
+            )));
         }
         let before = self.overlay.insert((state, slot), value);
-        self.undo.push(Undo { state, slot, before });
+        self.undo.push(Undo { origin, state, slot, before });
         Ok(())
     }
 }
@@ -137,13 +145,12 @@ impl StateAccess for CallState {
                 "mark {mark} was not given in this call, or was rolled back before"
             )));
         }
-        for Undo { state, slot, before } in self.undo.drain(mark as usize..).rev() {
+        for Undo { state, slot, before, .. } in self.undo.drain(mark as usize..).rev() {
             match before {
                 Some(value) => self.overlay.insert((state, slot), value),
                 None => self.overlay.remove(&(state, slot)),
             };
         }
-        self.rolled_back = true;
         Ok(())
     }
 }
@@ -168,7 +175,9 @@ mod tests {
         call.value_set(0, 1, b"2".to_vec()).unwrap();
         call.value_clear(0, 0).unwrap();
         assert_eq!(call.value_get(0, 0).unwrap(), None);
+        assert!(call.wrote_for(|origin| origin == 1));
         call.rollback(mark).unwrap();
+        assert!(call.wrote_for(|origin| origin == 0) && !call.wrote_for(|origin| origin == 1));
         assert_eq!(call.value_get(0, 1).unwrap(), Some(b"1".to_vec()));
         assert!(call.rollback(mark + 1).is_err());
     }
@@ -177,5 +186,14 @@ mod tests {
     fn an_origin_outside_the_call_is_the_guests_fault() {
         assert!(matches!(call().value_get(0, 2), Err(StateError::Misuse(_))));
         assert!(matches!(call().value_set(0, u32::MAX, Vec::new()), Err(StateError::Misuse(_))));
+    }
+
+    #[test]
+    fn lazy_writes_are_bounded_and_the_setting_is_named() {
+        let mut call = call();
+        call.limit_writes(100);
+        assert_eq!(call.value_set(0, 0, vec![0; 36]), Ok(()));
+        let Err(StateError::Misuse(message)) = call.value_set(0, 0, Vec::new()) else { panic!("it was let through") };
+        assert!(message.contains("limit of 100 bytes") && message.contains("limits.overlay"), "{message}");
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Owns the shape of a call on the way in. All its memory is reused from call to call. Does not own the state that rides along.
 
+use std::ops::Range;
+
 use wasmill_core::key_group::KeyHash;
 use wasmill_core::record::{Column, RecordBatch};
 use wasmill_core::time::Timestamp;
@@ -27,6 +29,34 @@ pub struct Batcher {
     watermark: Timestamp,
     limit: usize,
     byte_limit: usize,
+}
+
+/// Records of a call, apart from the batch, and the watermarks between them.
+#[derive(Debug)]
+pub struct Gathered {
+    /// The records.
+    pub records: RecordBatch,
+    advances: Vec<(u32, Timestamp)>,
+    first_watermark: Timestamp,
+}
+
+/// One record, apart from its batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Apart {
+    pub key: Option<Vec<u8>>,
+    pub time: Timestamp,
+    pub value: Option<Vec<u8>>,
+}
+
+impl Gathered {
+    /// One of the records.
+    pub(super) fn record(&self, record: usize) -> Apart {
+        Apart {
+            key: self.records.keys.get(record).map(<[u8]>::to_vec),
+            time: self.records.times[record],
+            value: self.records.values.get(record).map(<[u8]>::to_vec),
+        }
+    }
 }
 
 impl Batcher {
@@ -153,38 +183,56 @@ impl Batcher {
         std::mem::swap(&mut self.slots, &mut call.slots);
     }
 
-    /// The records from `start` on, to be gathered again.
-    #[must_use]
-    pub fn rest(&self, start: usize) -> RecordBatch {
-        let mut rest = RecordBatch::default();
-        for record in start..self.len() {
-            let slot = self.slots[record];
-            let key = (self.batch.absent_key != Some(slot)).then(|| self.keys.get(slot as usize));
-            let absent = packed::u32s(&self.batch.absent_values).any(|index| index as usize == record);
-            let value = contract::value_at(&self.batch.values, record).filter(|_| !absent);
-            rest.push(key, self.times[record], value);
-            rest.hashes.push(self.hashes[slot as usize]);
+    /// A record of the batch, apart from it; its key stands in `keys`, which are lent to the call or the batch's own.
+    pub(super) fn record(&self, record: usize, keys: &Column, slots: &[u32]) -> Apart {
+        let slot = slots.get(record).copied().unwrap_or_default();
+        let absent = self.batch.absent_key == Some(slot) || slot as usize >= keys.len();
+        let gap = packed::u32s(&self.batch.absent_values).any(|index| index as usize == record);
+        Apart {
+            key: (!absent).then(|| keys.get(slot as usize).to_vec()),
+            time: self.times.get(record).copied().unwrap_or(Timestamp::MIN),
+            value: contract::value_at(&self.batch.values, record).filter(|_| !gap).map(<[u8]>::to_vec),
         }
-        rest
     }
 
-    /// Begins again with the `rest` of the records after the first `consumed`, and the watermarks from there on.
-    pub fn restart(&mut self, rest: &RecordBatch, consumed: usize, advances: &[(u32, Timestamp)]) {
-        let last = self.watermark;
-        let before = self.advances.iter().rev().find(|(after, _)| (*after as usize) < consumed);
-        self.watermark = before.map_or(self.first_watermark, |(_, watermark)| *watermark);
+    /// All that is gathered, apart from the batch.
+    #[must_use]
+    pub fn take(&self) -> Gathered {
+        let mut records = RecordBatch::default();
+        let mut absent_values = packed::u32s(&self.batch.absent_values).peekable();
+        for (record, &slot) in self.slots.iter().enumerate() {
+            let key = (self.batch.absent_key != Some(slot)).then(|| self.keys.get(slot as usize));
+            let absent = absent_values.next_if_eq(&(record as u32)).is_some();
+            let value = contract::value_at(&self.batch.values, record).filter(|_| !absent);
+            records.push(key, self.times[record], value);
+            records.hashes.push(self.hashes[slot as usize]);
+        }
+        Gathered { records, advances: self.advances.clone(), first_watermark: self.first_watermark }
+    }
+
+    /// Holds a piece of what was gathered instead, without those of its records that are `left_out`, and the watermarks from
+    /// its begin on.
+    pub fn load(&mut self, from: &Gathered, piece: Range<usize>, left_out: &[bool]) {
+        let before = from.advances.iter().rev().find(|(after, _)| (*after as usize) < piece.start);
+        self.watermark = before.map_or(from.first_watermark, |(_, watermark)| *watermark);
         self.clear();
-        let mut advances = advances.iter().peekable();
-        for record in 0..rest.len() {
-            while let Some((_, watermark)) = advances.next_if(|(after, _)| *after as usize - consumed <= record) {
+        let is_last = piece.end >= from.records.len();
+        let mut advances = from
+            .advances
+            .iter()
+            .filter(|(after, _)| *after as usize >= piece.start && (is_last || (*after as usize) < piece.end))
+            .peekable();
+        for record in piece.clone() {
+            while let Some((_, watermark)) = advances.next_if(|(after, _)| *after as usize <= record) {
                 self.advance(*watermark);
             }
-            self.push(rest, record);
+            if !left_out.get(record).copied().unwrap_or_default() {
+                self.push(&from.records, record);
+            }
         }
         for (_, watermark) in advances {
             self.advance(*watermark);
         }
-        self.watermark = last;
     }
 
     /// Empties it for the next call and keeps its memory.
@@ -296,7 +344,8 @@ mod tests {
             let batch = batcher.batch();
             assert_eq!(packed::u32s(&batch.absent_values).collect::<Vec<_>>(), [1]);
             assert_eq!(packed::u32s(&batch.keys.ends).collect::<Vec<_>>(), [1, 1, 1]);
-            assert_eq!(batcher.rest(1).keys.iter().collect::<Vec<_>>(), [None, Some(&b""[..]), Some(&b"a"[..]), None]);
+            let keys: Vec<_> = batcher.take().records.keys.iter().map(|key| key.map(<[u8]>::to_vec)).collect();
+            assert_eq!(keys[1..], [None, Some(vec![]), Some(b"a".to_vec()), None]);
             batcher.clear();
         }
     }
@@ -318,5 +367,30 @@ mod tests {
         batcher.push(&from, 0);
         let first = batcher.finish();
         assert_eq!((batcher.batch().watermarks[0].watermark, first), (6, at(6)));
+    }
+
+    #[test]
+    fn the_pieces_of_a_batch_have_its_records_and_watermarks_once() {
+        let from = records(&[Some("a"), Some("b"), Some("c"), Some("d")]);
+        let mut batcher = Batcher::new(8, 1 << 20);
+        for record in 0..from.len() {
+            batcher.advance(at(record as i64 * 10));
+            batcher.push(&from, record);
+        }
+        batcher.advance(at(40));
+        let gathered = batcher.take();
+        let mut piece = |range: Range<usize>, left_out: &[bool]| {
+            batcher.load(&gathered, range, left_out);
+            let first = if batcher.is_empty() { None } else { Some(batcher.finish().as_millis()) };
+            let advances: Vec<_> = batcher.advances().iter().map(|(after, at)| (*after, at.as_millis())).collect();
+            (first, batcher.times.iter().map(|time| time.as_millis()).collect::<Vec<_>>(), advances)
+        };
+        assert_eq!(piece(0..2, &[]), (Some(0), vec![0, 1], vec![(0, 0), (1, 10)]));
+        assert_eq!(piece(2..4, &[]), (Some(20), vec![2, 3], vec![(0, 20), (1, 30), (2, 40)]));
+        assert_eq!(piece(2..4, &[false, false, true]), (Some(30), vec![3], vec![(0, 20), (0, 30), (1, 40)]));
+        assert_eq!(piece(3..4, &[true; 4]), (None, vec![], vec![(0, 30), (0, 40)]));
+        batcher.clear();
+        batcher.push(&from, 0);
+        assert_eq!(batcher.finish(), at(40));
     }
 }

@@ -1,8 +1,12 @@
 //! The loop of an operator's subtask: gather a batch, load state, call the guest, apply the effects, emit; freeze at barriers.
 //!
-//! Owns the order of these steps. Does not own the call (`call`), the snapshot (`snapshot`), the state or the guest.
+//! Owns the order of these steps. Does not own the call (`call`), what becomes of failures (`failure`), the snapshot (`snapshot`),
+//! the state or the guest.
 
 mod call;
+mod failure;
+mod instances;
+mod isolation;
 mod snapshot;
 
 use std::path::PathBuf;
@@ -19,29 +23,22 @@ use wasmill_core::time::Timestamp;
 use super::access::CallState;
 use super::batcher::Batcher;
 use super::{Context, IDLE_WAIT};
+use crate::config::operator::OnFailure;
 use crate::control::Command;
 use crate::exchange::gate::{Event, Gate};
 use crate::exchange::route::Outputs;
-use crate::guest::Guest;
 use crate::guest::contract::{Eager, OptionalColumn, empty_column};
 use crate::state;
 use crate::telemetry::SubtaskMeter;
 
+use self::failure::Aside;
+pub use self::instances::Instances;
 pub use self::snapshot::{Cut, Snapshots};
 
 /// Records that gather in an output before they are sent on while more input is there.
 const SHIP_RECORDS: usize = 1024;
 /// Bytes that gather in an output before they are sent on while more input is there.
 const SHIP_BYTES: usize = 256 << 10;
-
-/// What becomes of a record that the guest rejects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnReject {
-    /// The job fails.
-    Fail,
-    /// It is left out and counted.
-    Drop,
-}
 
 /// What an operator's subtask is made with.
 pub struct Options {
@@ -53,8 +50,9 @@ pub struct Options {
     pub batch_records: usize,
     /// About most bytes of keys and values of a call.
     pub batch_bytes: usize,
-    /// What becomes of a record that the guest rejects.
-    pub on_reject: OnReject,
+    /// What becomes of a record on which the guest fails. With `DeadLetter` the subtask has one output more than the contract,
+    /// the last one, for dead letters.
+    pub on_failure: OnFailure,
     /// Where local cuts are made.
     pub cuts: PathBuf,
     /// Takes snapshots on from their local cuts.
@@ -67,8 +65,9 @@ pub struct OperatorSubtask {
     options: Options,
     gate: Gate,
     outputs: Outputs,
-    guest: Box<dyn Guest>,
+    instances: Instances,
     call: Arc<Mutex<CallState>>,
+    aside: Aside,
     batcher: Batcher,
     /// The input whose records are gathered.
     input: u16,
@@ -80,19 +79,33 @@ pub struct OperatorSubtask {
 }
 
 impl OperatorSubtask {
-    /// A subtask that reads `gate`, calls `guest` over the state in `call` and emits to `outputs`.
+    /// A subtask that reads `gate`, calls the guest over the state in `call` and emits to `outputs`.
     #[must_use]
     pub fn new(
         context: Context,
         options: Options,
         (gate, outputs): (Gate, Outputs),
-        guest: Box<dyn Guest>,
+        instances: Instances,
         call: Arc<Mutex<CallState>>,
     ) -> Self {
         let eager = (0..options.contract.inputs.len().max(1)).map(|input| riding(&options.contract, input)).collect();
-        let emitted = vec![RecordBatch::default(); options.contract.outputs.len().max(1)];
+        let dead_letters = usize::from(options.on_failure == OnFailure::DeadLetter);
+        let emitted = vec![RecordBatch::default(); options.contract.outputs.len().max(1) + dead_letters];
         let batcher = Batcher::new(options.batch_records, options.batch_bytes);
-        Self { context, options, gate, outputs, guest, call, batcher, input: 0, eager, emitted, stopping: false }
+        Self {
+            context,
+            options,
+            gate,
+            outputs,
+            instances,
+            call,
+            aside: Aside::default(),
+            batcher,
+            input: 0,
+            eager,
+            emitted,
+            stopping: false,
+        }
     }
 
     /// Runs until the coordinator lets it finish.

@@ -11,7 +11,7 @@ use wasmill_core::graph::NodeKind;
 use wasmill_core::id::{StateName, SubtaskId};
 use wasmill_core::time::Timestamp;
 
-/// Why records were left out.
+/// Why records were left out or set aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DropReason {
@@ -21,11 +21,30 @@ pub enum DropReason {
     MissingKey,
     /// The guest rejected them.
     Rejected,
+    /// The guest trapped on them.
+    Trap,
+    /// The guest took too long over them.
+    TimeLimit,
+    /// The guest asked for too much memory over them.
+    MemoryLimit,
+    /// The guest handed over too much for them.
+    ResultLimit,
+    /// What the guest returned for them is not valid.
+    Malformed,
 }
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [Self; 3] = [Self::Undecodable, Self::MissingKey, Self::Rejected];
+    pub const ALL: [Self; 8] = [
+        Self::Undecodable,
+        Self::MissingKey,
+        Self::Rejected,
+        Self::Trap,
+        Self::TimeLimit,
+        Self::MemoryLimit,
+        Self::ResultLimit,
+        Self::Malformed,
+    ];
 
     /// As a label.
     #[must_use]
@@ -34,6 +53,34 @@ impl DropReason {
             Self::Undecodable => "undecodable",
             Self::MissingKey => "missing-key",
             Self::Rejected => "rejected",
+            Self::Trap => "trap",
+            Self::TimeLimit => "time-limit",
+            Self::MemoryLimit => "memory-limit",
+            Self::ResultLimit => "result-limit",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+/// Why a guest's instance was replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Renewal {
+    /// It failed, or may hold what was undone.
+    Failure,
+    /// It had grown past the pipeline's mark.
+    Memory,
+}
+
+impl Renewal {
+    /// All reasons.
+    pub const ALL: [Self; 2] = [Self::Failure, Self::Memory];
+
+    /// As a label.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failure => "failure",
+            Self::Memory => "memory",
         }
     }
 }
@@ -76,6 +123,11 @@ pub struct SubtaskMeter {
     idle_nanos: AtomicU64,
     watermark: AtomicI64,
     dropped: [AtomicU64; DropReason::ALL.len()],
+    dead_letters: [AtomicU64; DropReason::ALL.len()],
+    isolations: AtomicU64,
+    reruns: AtomicU64,
+    renewals: [AtomicU64; Renewal::ALL.len()],
+    log_lines_dropped: AtomicU64,
     states: Mutex<(Vec<StateTally>, CacheTally)>,
 }
 
@@ -106,6 +158,16 @@ pub struct Reading {
     pub watermark: Option<Timestamp>,
     /// Records left out, by reason.
     pub dropped: Vec<(DropReason, u64)>,
+    /// Records set aside as dead letters, by reason.
+    pub dead_letters: Vec<(DropReason, u64)>,
+    /// Batches that were run again in pieces.
+    pub isolations: u64,
+    /// Calls made for that.
+    pub reruns: u64,
+    /// Instances replaced, by reason.
+    pub renewals: Vec<(Renewal, u64)>,
+    /// Log lines of the guest that were left out.
+    pub log_lines_dropped: u64,
     /// Entries and bytes of its states, as of the last barrier.
     pub states: Vec<StateTally>,
     /// The cache, as of the last barrier.
@@ -129,6 +191,11 @@ impl SubtaskMeter {
             idle_nanos: AtomicU64::new(0),
             watermark: AtomicI64::new(i64::MIN),
             dropped: [const { AtomicU64::new(0) }; DropReason::ALL.len()],
+            dead_letters: [const { AtomicU64::new(0) }; DropReason::ALL.len()],
+            isolations: AtomicU64::new(0),
+            reruns: AtomicU64::new(0),
+            renewals: [const { AtomicU64::new(0) }; Renewal::ALL.len()],
+            log_lines_dropped: AtomicU64::new(0),
             states: Mutex::default(),
         }
     }
@@ -173,6 +240,33 @@ impl SubtaskMeter {
         }
     }
 
+    /// Records were set aside as dead letters.
+    pub fn dead_lettered(&self, reason: DropReason, records: u64) {
+        self.dead_letters[reason as usize].fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// A batch is run again in pieces.
+    pub fn isolating(&self) {
+        self.isolations.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A call is made for a piece of a batch that is run again.
+    pub fn rerun(&self) {
+        self.reruns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The instance is replaced.
+    pub fn renewed(&self, reason: Renewal) {
+        self.renewals[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many log lines of the guest were left out.
+    pub fn log_lines_dropped(&self, lines: u64) {
+        if lines > 0 {
+            self.log_lines_dropped.fetch_add(lines, Ordering::Relaxed);
+        }
+    }
+
     /// What the states hold and the cache did.
     pub fn holds(&self, states: Vec<StateTally>, cache: CacheTally) {
         *self.states.lock() = (states, cache);
@@ -198,6 +292,11 @@ impl SubtaskMeter {
             idle: nanos(&self.idle_nanos),
             watermark: watermark.map(Timestamp::from_millis),
             dropped: DropReason::ALL.map(|reason| (reason, load(&self.dropped[reason as usize]))).to_vec(),
+            dead_letters: DropReason::ALL.map(|reason| (reason, load(&self.dead_letters[reason as usize]))).to_vec(),
+            isolations: load(&self.isolations),
+            reruns: load(&self.reruns),
+            renewals: Renewal::ALL.map(|reason| (reason, load(&self.renewals[reason as usize]))).to_vec(),
+            log_lines_dropped: load(&self.log_lines_dropped),
             states,
             cache,
         }
@@ -215,9 +314,16 @@ impl Reading {
         self.called += other.called;
         self.backpressured += other.backpressured;
         self.idle += other.idle;
-        for (mine, other) in self.dropped.iter_mut().zip(&other.dropped) {
+        let dead_letters = self.dead_letters.iter_mut().zip(&other.dead_letters);
+        for (mine, other) in self.dropped.iter_mut().zip(&other.dropped).chain(dead_letters) {
             mine.1 += other.1;
         }
+        self.isolations += other.isolations;
+        self.reruns += other.reruns;
+        for (mine, other) in self.renewals.iter_mut().zip(&other.renewals) {
+            mine.1 += other.1;
+        }
+        self.log_lines_dropped += other.log_lines_dropped;
         self.cache.hits += other.cache.hits;
         self.cache.misses += other.cache.misses;
     }

@@ -70,7 +70,17 @@ metrics! {
     BYTES_OUT = "wasmill_bytes_out_total", Counter, "bytes", SUBTASK,
         "Bytes of keys and values sent on.";
     DROPPED = "wasmill_records_dropped_total", Counter, "records", SUBTASK_REASON,
-        "Records left out by a policy: `undecodable` (a source could not decode them), `missing-key` (a keyed input found no key), `rejected` (the component failed on them).";
+        "Records left out by a policy: `undecodable` (a source could not decode them), `missing-key` (a keyed input found no key), `rejected` (the component refused them), and what the component's call failed with where they stood alone: `trap`, `time-limit`, `memory-limit`, `result-limit`, `malformed` (effects that are not valid).";
+    DEAD_LETTERS = "wasmill_dead_letters_total", Counter, "records", SUBTASK_REASON,
+        "Records set aside as dead letters, by the same reasons.";
+    ISOLATIONS = "wasmill_isolations_total", Counter, "batches", SUBTASK,
+        "Batches that were run again in pieces to find the records at fault.";
+    RERUN_CALLS = "wasmill_rerun_calls_total", Counter, "calls", SUBTASK,
+        "Calls of the component for pieces of such batches; among `wasmill_calls_total`.";
+    RENEWALS = "wasmill_instance_renewals_total", Counter, "instances", SUBTASK_REASON,
+        "Instances of the component that were replaced: after a `failure`, or because their `memory` had grown past `limits.renew-above`.";
+    LOG_LINES_DROPPED = "wasmill_log_lines_dropped_total", Counter, "lines", SUBTASK,
+        "Log lines of the component left out because there were more than `limits.log-lines` a second.";
     WATERMARK = "wasmill_watermark_seconds", Gauge, "seconds since 1970", SUBTASK,
         "The watermark: no record at or before it is expected. Missing before the first and after the end of input.";
     WATERMARK_LAG = "wasmill_watermark_lag_seconds", Gauge, "seconds", SUBTASK,

@@ -103,6 +103,20 @@ fn show_subtask(job: &str, reading: &Reading, now: Timestamp) {
     for (reason, records) in reading.dropped.iter().filter(|(_, records)| *records > 0) {
         metric::DROPPED.reach(&[job, uid, subtask, reason.as_str()], *records);
     }
+    for (reason, records) in reading.dead_letters.iter().filter(|(_, records)| *records > 0) {
+        metric::DEAD_LETTERS.reach(&[job, uid, subtask, reason.as_str()], *records);
+    }
+    for (reason, instances) in reading.renewals.iter().filter(|(_, instances)| *instances > 0) {
+        metric::RENEWALS.reach(&[job, uid, subtask, reason.as_str()], *instances);
+    }
+    let rare = [
+        (metric::ISOLATIONS, reading.isolations),
+        (metric::RERUN_CALLS, reading.reruns),
+        (metric::LOG_LINES_DROPPED, reading.log_lines_dropped),
+    ];
+    for (metric, count) in rare.iter().filter(|(_, count)| *count > 0) {
+        metric.reach(labels, *count);
+    }
     for state in &reading.states {
         let labels = &[job, uid, subtask, state.state.as_str()];
         metric::STATE_ENTRIES.set(labels, count(state.entries));

@@ -158,6 +158,14 @@ impl Encoder {
     }
 }
 
+/// Appends a CBOR value as a line of JSON.
+///
+/// # Errors
+/// See [`Unwritable`].
+pub fn push_json(value: &[u8], out: &mut Vec<u8>) -> Result<(), Unwritable> {
+    json::push_line(Some(value), out)
+}
+
 /// The beginning of a record's value, for a message: as JSON where it is CBOR.
 #[must_use]
 pub fn shown(value: Option<&[u8]>) -> String {

@@ -1,56 +1,106 @@
 //! One call of the guest: load the state that rides along, call, apply the effects.
 //!
-//! Owns that a call's effects are applied whole or not at all. Does not own which records make a call, nor the state.
+//! Owns that a call's effects are applied whole or not at all. Does not own which records make a call, what becomes of those that
+//! fail, nor the state.
 
 use std::sync::Arc;
 
-use wasmill_core::fault::{Fault, FaultKind};
+use wasmill_core::fault::Fault;
 use wasmill_core::time::Timestamp;
 
-use super::{OnReject, OperatorSubtask, SHIP_BYTES, SHIP_RECORDS, fault_of_state};
+use super::failure::Failure;
+use super::{OperatorSubtask, SHIP_BYTES, SHIP_RECORDS, fault_of_state};
+use crate::guest::CallError;
 use crate::guest::contract::{CLEAR, Eager, Effects, Now, OptionalColumn, SET};
 use crate::guest::packed;
 use crate::state::EagerOut;
 use crate::subtask::access::CallState;
 use crate::subtask::emit::{self, Origins};
-use crate::telemetry::DropReason;
+use crate::telemetry::{DropReason, Renewal};
+
+/// What came of a call.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Its effects are applied; so many of its records are done.
+    Applied(u32),
+    /// It failed. Nothing of it is applied, and the instance is gone.
+    Failed(CallError),
+    /// The guest rejected records and did not undo what it had written for them. Nothing of the call is applied, and the
+    /// instance is gone, as it may hold what was not applied.
+    Unclean {
+        /// The rejected records.
+        origins: Vec<usize>,
+        /// Why, each.
+        reasons: Vec<String>,
+    },
+}
 
 impl OperatorSubtask {
     /// Calls the guest with what is gathered and applies the effects.
     pub(super) fn call(&mut self) -> Result<(), Fault> {
-        while !self.batcher.is_empty() {
-            let watermark = self.batcher.finish();
-            let effects = self.guest_call(watermark);
-            let shared = Arc::clone(&self.call);
-            let mut call = shared.lock();
-            let applied = effects.and_then(|effects| {
-                self.apply(&mut call, &effects)?;
-                Ok(effects)
-            });
-            call.discard();
-            self.batcher.lend(&mut call);
-            drop(call);
-            let effects = applied.map_err(|fault| fault.at(format_args!("operator {}", self.context.id)))?;
-            let consumed = effects.consumed as usize;
-            if consumed >= self.batcher.len() {
-                break;
-            }
-            let rest = self.batcher.rest(consumed);
-            let advances: Vec<_> =
-                self.batcher.advances().iter().filter(|(after, _)| *after as usize >= consumed).copied().collect();
-            self.batcher.restart(&rest, consumed, &advances);
-        }
         if self.batcher.is_empty() {
-            for &(_, watermark) in self.batcher.advances() {
-                emit::mark(&mut self.emitted, watermark);
+            self.mark();
+        } else {
+            match self.attempt()? {
+                Outcome::Applied(consumed) if consumed as usize >= self.batcher.len() => {}
+                outcome => self.in_pieces(outcome)?,
+            }
+            if self.instances.end_if_grown() {
+                self.context.meter.renewed(Renewal::Memory);
             }
         }
         self.batcher.clear();
         self.ship(SHIP_RECORDS, SHIP_BYTES)
     }
 
-    /// Loads the eager state and makes the call. The batch's keys stay lent to the call.
-    fn guest_call(&mut self, watermark: Timestamp) -> Result<Effects, Fault> {
+    /// Sends on the watermarks of a batch that has no records.
+    pub(super) fn mark(&mut self) {
+        for &(_, watermark) in self.batcher.advances() {
+            emit::mark(&mut self.emitted, watermark);
+        }
+    }
+
+    /// Makes one call with what is in the batch.
+    pub(super) fn attempt(&mut self) -> Result<Outcome, Fault> {
+        let watermark = self.batcher.finish();
+        let answer = self.guest_call(watermark);
+        let shared = Arc::clone(&self.call);
+        let mut call = shared.lock();
+        let outcome = answer.and_then(|answer| match answer {
+            Ok(effects) => self.take(&mut call, effects),
+            Err(error) => Ok(Outcome::Failed(error)),
+        });
+        call.discard();
+        self.batcher.lend(&mut call);
+        drop(call);
+        if !matches!(outcome, Ok(Outcome::Applied(_))) {
+            self.instances.end();
+            self.context.meter.renewed(Renewal::Failure);
+        }
+        outcome.map_err(|fault| self.here(fault))
+    }
+
+    /// The fault with the subtask before it.
+    pub(super) fn here(&self, fault: Fault) -> Fault {
+        fault.at(format_args!("operator {}", self.context.id))
+    }
+
+    fn take(&mut self, call: &mut CallState, effects: Effects) -> Result<Outcome, Fault> {
+        let rejects = &effects.rejects;
+        if call.wrote_for(|origin| packed::u32s(&rejects.origins).any(|rejected| rejected == origin)) {
+            let origins = packed::u32s(&rejects.origins).map(|origin| origin as usize).collect();
+            return Ok(Outcome::Unclean { origins, reasons: effects.rejects.reasons });
+        }
+        for (origin, reason) in packed::u32s(&rejects.origins).zip(&rejects.reasons) {
+            let record = self.batcher.record(origin as usize, &call.keys, &call.slots);
+            self.set_aside(&record, &Failure { reason: DropReason::Rejected, message: reason, tries: 1 })?;
+        }
+        self.apply(call, &effects)?;
+        Ok(Outcome::Applied(effects.consumed))
+    }
+
+    /// Loads the eager state and makes the call. The batch's keys stay lent to the call. The inner error is the call's own.
+    fn guest_call(&mut self, watermark: Timestamp) -> Result<Result<Effects, CallError>, Fault> {
         let now = Now { watermark: watermark.as_millis(), processing_time: self.context.clock.now().as_millis() };
         let eager = &mut self.eager[usize::from(self.input)];
         {
@@ -68,15 +118,16 @@ impl OperatorSubtask {
                 }
             }
         }
+        let guest = self.instances.current()?;
         let begin = self.context.clock.monotonic();
-        let effects = self.guest.process(self.input, now, self.batcher.batch(), eager);
+        let answer = guest.process(self.input, now, self.batcher.batch(), eager);
         self.context.meter.called(self.context.clock.monotonic().saturating_sub(begin));
-        effects.map_err(Fault::from)
+        self.context.meter.log_lines_dropped(guest.take_log_lines_dropped());
+        Ok(answer)
     }
 
     /// Applies the effects to the state and the outputs.
     fn apply(&mut self, call: &mut CallState, effects: &Effects) -> Result<(), Fault> {
-        self.rejects(call, effects)?;
         if let Some(keyed) = &mut call.keyed {
             for writes in &effects.values {
                 let state = usize::from(writes.state);
@@ -107,51 +158,5 @@ impl OperatorSubtask {
         let advances = if whole { advances } else { &advances[..advances.partition_point(|(after, _)| *after < done)] };
         emit::emit(&effects.emits, &origins, advances, &mut self.emitted);
         Ok(())
-    }
-
-    fn rejects(&self, call: &CallState, effects: &Effects) -> Result<(), Fault> {
-        let rejects = &effects.rejects;
-        let Some(origin) = packed::u32_at(&rejects.origins, 0) else { return Ok(()) };
-        if call.has_unmarked_writes() {
-            return Err(Fault::new(
-                FaultKind::Guest,
-                "the guest rejected a record after lazy writes without rolling them back: call mark before a record and rollback when it is rejected",
-            ));
-        }
-        match self.options.on_reject {
-            OnReject::Drop => {
-                self.context.meter.dropped(DropReason::Rejected, rejects.reasons.len() as u64);
-                Ok(())
-            }
-            OnReject::Fail => {
-                let slot = call.slots.get(origin as usize).map_or(0, |slot| *slot as usize);
-                let time = self.batcher.times.get(origin as usize).copied().unwrap_or(Timestamp::MIN);
-                let reason = rejects.reasons.first().map_or("", String::as_str);
-                Err(Fault::new(
-                    FaultKind::Guest,
-                    format_args!(
-                        "the record with key {} and time {time} was rejected: {reason}; set on-failure = \"drop\" to leave such records out",
-                        Printable(call.keys.get(slot))
-                    ),
-                ))
-            }
-        }
-    }
-}
-
-/// A key for people: text where it is text, else hex; cut where it is long.
-struct Printable<'a>(&'a [u8]);
-
-impl std::fmt::Display for Printable<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match std::str::from_utf8(self.0) {
-            Ok(text) if !text.chars().any(char::is_control) => {
-                write!(f, "`{}`", text.chars().take(80).collect::<String>())
-            }
-            _ => {
-                write!(f, "0x")?;
-                self.0.iter().take(40).try_for_each(|byte| write!(f, "{byte:02x}"))
-            }
-        }
     }
 }

@@ -7,7 +7,7 @@ use wasmill_core::graph::NodeKind;
 use wasmill_core::id::{Attempt, CheckpointId, JobId, OperatorUid, StateName, SubtaskId, SubtaskIndex};
 
 use super::super::board::{CheckpointReport, RestoreReport, StatusBoard};
-use super::super::meter::{CacheTally, DropReason, StateTally, SubtaskMeter};
+use super::super::meter::{CacheTally, DropReason, Renewal, StateTally, SubtaskMeter};
 use super::*;
 
 fn meter() -> Arc<SubtaskMeter> {
@@ -15,6 +15,11 @@ fn meter() -> Arc<SubtaskMeter> {
     let meter = SubtaskMeter::new(id, NodeKind::Operator);
     meter.received(5, 50);
     meter.dropped(DropReason::Rejected, 1);
+    meter.dead_lettered(DropReason::Trap, 1);
+    meter.isolating();
+    meter.rerun();
+    meter.renewed(Renewal::Failure);
+    meter.log_lines_dropped(3);
     meter.watermark(Timestamp::from_millis(1_500));
     let state = StateName::new("count").unwrap();
     meter.holds(vec![StateTally { state, entries: 3, bytes: 30 }], CacheTally { hits: 9, misses: 1, bytes: 64 });
@@ -67,6 +72,10 @@ fn a_counter_goes_on_over_a_restart_and_a_gauge_is_the_newest() {
     for line in [
         r#"wasmill_records_in_total{job="flights",uid="op",subtask="0"} 10"#,
         r#"wasmill_records_dropped_total{job="flights",uid="op",subtask="0",reason="rejected"} 2"#,
+        r#"wasmill_dead_letters_total{job="flights",uid="op",subtask="0",reason="trap"} 2"#,
+        r#"wasmill_instance_renewals_total{job="flights",uid="op",subtask="0",reason="failure"} 2"#,
+        r#"wasmill_rerun_calls_total{job="flights",uid="op",subtask="0"} 2"#,
+        r#"wasmill_log_lines_dropped_total{job="flights",uid="op",subtask="0"} 6"#,
         r#"wasmill_cache_hits_total{job="flights",uid="op",subtask="0"} 18"#,
         r#"wasmill_state_entries{job="flights",uid="op",subtask="0",state="count"} 3"#,
         r#"wasmill_watermark_lag_seconds{job="flights",uid="op",subtask="0"} 1"#,

@@ -1,0 +1,223 @@
+//! What becomes of records on which the guest fails: their batch is run again in pieces, and the policy is applied to those at
+//! fault.
+//!
+//! Owns the policies. Does not own which pieces there are (`isolation`) nor the form of a dead letter (`format::dead_letter`).
+
+use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
+
+use wasmill_core::fault::{Fault, FaultKind};
+
+use super::OperatorSubtask;
+use super::call::Outcome;
+use super::isolation::Isolation;
+use crate::config::operator::OnFailure;
+use crate::format::dead_letter::{DeadLetter, Writer};
+use crate::guest::CallError;
+use crate::subtask::batcher::{Apart, Gathered};
+use crate::telemetry::DropReason;
+
+/// How long the record at fault is looked for where the attempt fails in any case: the search only serves the message.
+const SEARCH: Duration = Duration::from_secs(10);
+
+/// Why a record is set aside.
+pub(super) struct Failure<'a> {
+    pub reason: DropReason,
+    pub message: &'a str,
+    pub tries: u32,
+}
+
+/// Writes dead letters, and knows whether it was told that records are dropped.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    writer: Writer,
+    told: bool,
+}
+
+impl OperatorSubtask {
+    /// Goes on after a call that did not do all of the batch: what is left is called again, and where the guest failed, in
+    /// pieces until the records at fault stand alone.
+    pub(super) fn in_pieces(&mut self, outcome: Outcome) -> Result<(), Fault> {
+        let failed = !matches!(outcome, Outcome::Applied(_));
+        if failed {
+            self.context.meter.isolating();
+        }
+        let begin = self.context.clock.monotonic();
+        let gathered = self.batcher.take();
+        let mut isolation = Isolation::new(gathered.records.len());
+        let mut first = Some(outcome);
+        while let Some(piece) = isolation.next() {
+            let outcome = match first.take() {
+                Some(outcome) => outcome,
+                None => self.piece(&gathered, piece.clone(), isolation.left_out(), failed)?,
+            };
+            self.settle(&mut isolation, piece, (&gathered, begin), outcome).map_err(|fault| self.here(fault))?;
+        }
+        Ok(())
+    }
+
+    /// Calls the guest with a piece; one without records has its watermarks sent on.
+    fn piece(
+        &mut self,
+        gathered: &Gathered,
+        piece: Range<usize>,
+        left_out: &[bool],
+        failed: bool,
+    ) -> Result<Outcome, Fault> {
+        self.batcher.load(gathered, piece, left_out);
+        if self.batcher.is_empty() {
+            self.mark();
+            return Ok(Outcome::Applied(0));
+        }
+        if failed {
+            self.context.meter.rerun();
+        }
+        self.attempt()
+    }
+
+    fn settle(
+        &mut self,
+        isolation: &mut Isolation,
+        piece: Range<usize>,
+        (gathered, begin): (&Gathered, Duration),
+        outcome: Outcome,
+    ) -> Result<(), Fault> {
+        let error = match outcome {
+            Outcome::Applied(consumed) => {
+                isolation.succeeded(piece, consumed as usize);
+                return Ok(());
+            }
+            Outcome::Unclean { origins, reasons } => {
+                let records = isolation.leave_out(piece, &origins);
+                return records.into_iter().zip(&reasons).try_for_each(|(record, reason)| {
+                    let tries = isolation.tries(record) + 1;
+                    let failure = Failure { reason: DropReason::Rejected, message: reason, tries };
+                    self.set_aside(&gathered.record(record), &failure)
+                });
+            }
+            Outcome::Failed(error) => error,
+        };
+        let Some(reason) = reason(&error) else { return Err(error.into()) };
+        match isolation.failed(piece.clone()) {
+            Some(record) => {
+                let failure = Failure { reason, message: &error.to_string(), tries: isolation.tries(record) };
+                self.set_aside(&gathered.record(record), &failure)
+            }
+            None if self.policy() == OnFailure::Fail
+                && self.context.clock.monotonic().saturating_sub(begin) > SEARCH =>
+            {
+                Err(Fault::new(
+                    FaultKind::Guest,
+                    format_args!(
+                        "one of {} records, the first of them {}: {error}",
+                        piece.len(),
+                        gathered.record(piece.start)
+                    ),
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Applies the policy to a record on which the guest failed, or which it rejected.
+    pub(super) fn set_aside(&mut self, record: &Apart, failure: &Failure<'_>) -> Result<(), Fault> {
+        let Failure { reason, message, tries } = *failure;
+        match self.policy() {
+            OnFailure::Fail => {
+                let what = if reason == DropReason::Rejected { "was rejected" } else { "failed" };
+                let way_out = if self.is_broadcast() {
+                    "no subtask may leave out a record of a broadcast input, or they would differ"
+                } else {
+                    "set on-failure = \"drop\" or \"dead-letter\" to go on without such records"
+                };
+                return Err(Fault::new(FaultKind::Guest, format_args!("{record} {what}: {message}; {way_out}")));
+            }
+            OnFailure::Drop => {
+                self.context.meter.dropped(reason, 1);
+                if !std::mem::replace(&mut self.aside.told, true) {
+                    let id = &self.context.id;
+                    tracing::warn!(uid = %id.uid, subtask = id.index.0, kind = reason.as_str(), "{record} was dropped: {message}; more are counted only");
+                }
+            }
+            OnFailure::DeadLetter => {
+                self.context.meter.dead_lettered(reason, 1);
+                let inputs = &self.options.contract.inputs;
+                let letter = DeadLetter {
+                    uid: self.context.id.uid.as_str(),
+                    subtask: self.context.id.index.0,
+                    component: Some(self.instances.digest()),
+                    input: inputs.get(usize::from(self.input)).map(|port| port.name.as_str()),
+                    kind: reason.as_str(),
+                    message,
+                    tries,
+                    place: None,
+                    time: record.time,
+                    key: record.key.as_deref(),
+                    value: record.value.as_deref(),
+                };
+                // The last output is theirs, where the policy asks for one.
+                if let Some(batch) = self.emitted.last_mut() {
+                    batch.keys.push(record.key.as_deref());
+                    batch.times.push(record.time);
+                    batch.values.push_with(|out| self.aside.writer.push(&letter, out));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The policy for records of the present input. A record that one subtask left out of a broadcast input would be in the
+    /// state of the others.
+    fn policy(&self) -> OnFailure {
+        if self.is_broadcast() { OnFailure::Fail } else { self.options.on_failure }
+    }
+
+    fn is_broadcast(&self) -> bool {
+        self.options.contract.inputs.get(usize::from(self.input)).is_some_and(|port| port.broadcast)
+    }
+}
+
+/// What a record is set aside for that failed alone with this error; `None`: the error is not the record's.
+fn reason(error: &CallError) -> Option<DropReason> {
+    match error {
+        CallError::Trap { .. } => Some(DropReason::Trap),
+        CallError::TimedOut { .. } => Some(DropReason::TimeLimit),
+        CallError::MemoryLimit { .. } => Some(DropReason::MemoryLimit),
+        CallError::ResultLimit { .. } => Some(DropReason::ResultLimit),
+        CallError::Malformed { .. } => Some(DropReason::Malformed),
+        // The guest's own word that the job cannot go on, or not now.
+        CallError::Fault { .. } | CallError::Host(_) | CallError::Dead => None,
+    }
+}
+
+impl fmt::Display for Apart {
+    /// For people: key and time.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            Some(key) => write!(f, "the record with key {}", Printable(key))?,
+            None => write!(f, "the record without a key")?,
+        }
+        write!(f, " and time {}", self.time)
+    }
+}
+
+/// A key for people: text where it is text, else hex; cut where it is long.
+struct Printable<'a>(&'a [u8]);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match std::str::from_utf8(self.0) {
+            Ok(text) if !text.chars().any(char::is_control) => {
+                write!(f, "`{}`", text.chars().take(80).collect::<String>())
+            }
+            _ => {
+                write!(f, "0x")?;
+                self.0.iter().take(40).try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! A record on which an operator fails: it alone is set aside, by any policy, and nothing around it is harmed.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::Value;
+use wasmill_tests::{Harness, Job, Pipeline, memory_of};
+
+/// Lines through the probe guest, which does what a line says; results in `out`.
+fn probe(settings: &str, operator: &str, rest: &str) -> Pipeline {
+    let component = Harness::get().guest("wasmill_example_probe");
+    Pipeline::new(format!(
+        r#"
+[job]
+name = "probe"
+
+[checkpoint]
+interval = "100ms"
+
+[restart]
+attempts = 1
+backoff-min = "10ms"
+
+[source.lines]
+connector = "file"
+path = "input.jsonl"
+format = "json"
+{settings}
+
+[operator.probe]
+component = "{}"
+input = {{ from = "lines", exchange = "key", key = "key" }}
+{operator}
+
+[sink.out]
+connector = "file"
+input = "probe"
+path = "out"
+{rest}
+"#,
+        component.display()
+    ))
+}
+
+const DEAD: &str = r#"
+[sink.dead]
+connector = "file"
+input = "probe/dead-letter"
+path = "dead"
+"#;
+
+/// A neighbour: a count over made-up records, printed as it goes.
+fn neighbour(records: u32) -> String {
+    let component = Harness::get().guest("wasmill_example_count");
+    format!(
+        r#"
+[source.numbers]
+connector = "generator"
+keys = 10
+records = {records}
+rate = 1000
+
+[operator.count]
+component = "{}"
+input = {{ from = "numbers", exchange = "key" }}
+
+[sink.counts]
+connector = "stdout"
+input = "count"
+"#,
+        component.display()
+    )
+}
+
+/// A job over lines `KEY:TEXT`.
+fn job(pipeline: &Pipeline, lines: &[&str]) -> Job {
+    let job = Job::new(pipeline);
+    let mut text = String::new();
+    for line in lines {
+        let (key, command) = line.split_once(':').expect("a line is KEY:TEXT");
+        let record = serde_json::json!({ "key": key, "text": command });
+        writeln!(text, "{record}").expect("a text takes everything");
+    }
+    std::fs::write(job.folder().join("input.jsonl"), text).expect("the input can be written");
+    job
+}
+
+fn dead(job: &Job) -> Vec<Value> {
+    job.output("dead").records().collect()
+}
+
+/// Each key's last count, of both states, which must agree.
+fn counts(job: &Job) -> Vec<(String, u64)> {
+    let mut counts = std::collections::BTreeMap::new();
+    for record in job.output("out").records() {
+        assert_eq!(record["eager"], record["lazy"], "{record}");
+        let key = record["key"].as_str().expect("a key").to_owned();
+        counts.insert(key, record["eager"].as_u64().expect("a count"));
+    }
+    counts.into_iter().collect()
+}
+
+#[test]
+fn w1_after_a_trap_the_rest_goes_on_on_a_new_instance_and_the_record_is_a_dead_letter() {
+    let pipeline = probe("", "on-failure = \"dead-letter\"", DEAD);
+    let job = job(&pipeline, &["a:x", "a:x", "b:x", "a:panic", "a:x", "b:x"]);
+    let ended = job.run(&[]).expect_code(0);
+    assert_eq!(counts(&job), [("a".to_owned(), 3), ("b".to_owned(), 2)]);
+    let dead = dead(&job);
+    let [letter] = &dead[..] else { panic!("{dead:?}\n{}", ended.stderr) };
+    assert_eq!((&letter["uid"], &letter["kind"], &letter["key"]), (&"probe".into(), &"trap".into(), &"a".into()));
+    assert_eq!(letter["value"], serde_json::json!({ "key": "a", "text": "panic" }));
+    let message = letter["message"].as_str().expect("a message");
+    for part in ["`process` trapped", "told to panic", "Probe", "component"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    assert_eq!(letter["component"].as_str().map(str::len), Some(64));
+}
+
+#[test]
+fn w3_a_guest_that_never_yields_is_stopped_and_its_neighbour_does_not_pause() {
+    let operator = "on-failure = \"dead-letter\"\nlimits = { call-time = \"200ms\" }";
+    let pipeline = probe("", operator, &format!("{DEAD}{}", neighbour(4000)));
+    let job = job(&pipeline, &["a:x", "a:spin", "a:x"]);
+    let mut running = job.start(&[]);
+    let silence = running.longest_silence();
+    let ended = running.wait().expect_code(0);
+    assert!(silence < Duration::from_secs(1), "the neighbour paused for {silence:?}");
+    assert_eq!(ended.stdout.lines().count(), 4000);
+    assert_eq!(counts(&job), [("a".to_owned(), 2)]);
+    let dead = dead(&job);
+    let [letter] = &dead[..] else { panic!("{dead:?}") };
+    let message = letter["message"].as_str().expect("a message");
+    assert!(letter["kind"] == "time-limit" && letter["key"] == "a", "{letter}");
+    assert!(message.contains("200ms") && message.contains("limits.call-time") && message.contains("Probe"), "{message}");
+    assert!(!ended.stderr.contains("restarting"), "{}", ended.stderr);
+    let listed = job.command(&["checkpoints", "list"], &["--json"]).expect_code(0).stdout;
+    let listed: Value = serde_json::from_str(listed.trim()).expect("it is JSON");
+    assert!(listed.to_string().len() > 2, "{listed}");
+}
+
+/// The memory of a job beside a neighbour: the most of its life, and what it held last.
+fn memory(text: &str) -> (u64, u64) {
+    let operator = "on-failure = \"dead-letter\"\nlimits = { memory = \"64MiB\" }";
+    let pipeline = probe("", operator, &format!("{DEAD}{}", neighbour(2000)));
+    let job = job(&pipeline, &["a:x", text, "a:x"]);
+    let mut running = job.start(&[]);
+    let id = running.id();
+    let (mut most, mut last) = (0, 0);
+    running.wait_until(|| {
+        most = memory_of(id, "VmHWM").unwrap_or(most);
+        last = memory_of(id, "VmRSS").unwrap_or(last);
+        false
+    });
+    let ended = running.wait().expect_code(0);
+    assert_eq!(ended.stdout.lines().count(), 2000, "the neighbour lost records");
+    let expected = if text == "a:bomb" { vec!["memory-limit"] } else { vec![] };
+    let dead = dead(&job);
+    assert_eq!(dead.iter().map(|letter| letter["kind"].as_str().unwrap_or_default()).collect::<Vec<_>>(), expected);
+    for letter in dead {
+        let message = letter["message"].as_str().unwrap_or_default();
+        assert!(message.contains("memory limit of 64 MiB") && message.contains("limits.memory"), "{message}");
+    }
+    (most, last)
+}
+
+#[test]
+fn w5_memory_is_bounded_the_limit_is_named_and_what_was_taken_comes_back() {
+    let (most_without, last_without) = memory("a:x");
+    let (most, last) = memory("a:bomb");
+    let mib = |bytes: u64| bytes >> 20;
+    assert!(mib(most) <= mib(most_without) + 64 + 32, "{} MiB against {}", mib(most), mib(most_without));
+    assert!(mib(last) <= mib(last_without) + 32, "{} MiB against {}", mib(last), mib(last_without));
+}
+
+#[test]
+fn dropped_records_leave_the_same_output_whatever_the_batch() {
+    let mut lines: Vec<String> = (0..300).map(|record| format!("{}:x", ["a", "b", "c"][record % 3])).collect();
+    for (place, text) in
+        [(0, "a:panic"), (5, "b:reject"), (6, "b:panic"), (150, "c:bomb"), (151, "a:spin"), (305, "c:panic")]
+    {
+        lines.insert(place, text.to_owned());
+    }
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let outputs = [1, 7, 1024].map(|batch| {
+        let limits = "{ memory = \"16MiB\", call-time = \"100ms\" }";
+        let operator = format!("on-failure = \"drop\"\nlimits = {limits}\nbatch = {{ records = {batch} }}");
+        let job = job(&probe("", &operator, ""), &lines);
+        let ended = job.run(&[]).expect_code(0);
+        assert!(ended.stderr.contains("dropped=6"), "{}", ended.stderr);
+        assert_eq!(counts(&job).iter().map(|(_, count)| count).collect::<Vec<_>>(), [&100, &100, &100]);
+        job.output("out").sorted_by("key", "eager")
+    });
+    assert!(outputs[0] == outputs[1] && outputs[1] == outputs[2], "the outputs differ");
+}
+
+#[test]
+fn under_fail_the_record_is_named_and_the_job_ends_after_its_restarts() {
+    let job = job(&probe("", "", ""), &["a:x", "b:panic", "a:x"]);
+    let failed = job.run(&[]).expect_code(1);
+    for part in ["probe/0", "key `b`", "`process` trapped", "gave up after 1 restarts", "dead-letter"] {
+        assert!(failed.stderr.contains(part), "{part}: {}", failed.stderr);
+    }
+    assert!(job.output("out").is_empty());
+}
+
+#[test]
+fn dead_letters_are_there_once_through_kills() {
+    let lines: Vec<String> =
+        (0..4000).map(|record| format!("k{}:{}", record % 7, if record % 100 == 50 { "panic" } else { "x" })).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let job = job(&probe("rate = 4000", "on-failure = \"dead-letter\"", DEAD), &lines);
+    for kills in 1..=3 {
+        let mut running = job.start(&[]);
+        running.wait_until(|| dead(&job).len() >= kills * 8);
+        running.kill();
+    }
+    job.run(&[]).expect_code(0);
+    assert_eq!((dead(&job).len(), job.output("out").lines.len()), (40, 3960));
+}
