@@ -10,6 +10,6 @@ mod recorder;
 pub mod status;
 
 pub use board::{CheckpointReport, Phase, RestoreReport, Snapshot, StatusBoard};
-pub use meter::{CacheTally, DropReason, Reading, StateTally, SubtaskMeter};
+pub use meter::{CacheTally, DropReason, Reading, SlowestSplit, StateTally, SubtaskMeter};
 pub use recorder::Recorder;
 pub use status::{JobStatus, Monitor};
