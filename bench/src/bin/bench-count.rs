@@ -28,7 +28,7 @@ use wasmill_runtime::clock::{SharedClock, SystemClock};
 use wasmill_runtime::config::operator::OnFailure;
 use wasmill_runtime::control::Mailbox;
 use wasmill_runtime::exchange::channel::{Receiver, Sender, channel};
-use wasmill_runtime::exchange::gate::{Gate, InputChannel};
+use wasmill_runtime::exchange::gate::{Gate, InputChannel, OnLate};
 use wasmill_runtime::exchange::route::{OutEdge, Outputs, Routing};
 use wasmill_runtime::guest::{
     CallError, Component, Engine, EngineOptions, Guest, GuestFactory, InstanceOptions, Limits, SharedState,
@@ -166,7 +166,7 @@ impl Bench {
         let context = self.context()?;
         let (records, receiver) = channel(Mailbox::default().bell().clone(), context.mailbox.bell().clone());
         let (edge, emitted) = channel(context.mailbox.bell().clone(), Mailbox::default().bell().clone());
-        let gate = Gate::new(vec![InputChannel { input: 0, receiver }]);
+        let gate = Gate::new(vec![InputChannel { input: 0, on_late: OnLate::Pass, receiver }], Timestamp::MIN);
         let outputs = Outputs::new(vec![vec![OutEdge { routing: Routing::Forward, targets: vec![edge] }]]);
         let options = operator::Options {
             contract,
@@ -174,6 +174,7 @@ impl Bench {
             batch_records: BATCH,
             batch_bytes: 1 << 20,
             on_failure: OnFailure::Fail,
+            late_outputs: 0,
             cuts: dir.path().join("cuts"),
             snapshots: Arc::new(NoSnapshots),
         };

@@ -69,8 +69,16 @@ fn page(status: &JobStatus) -> String {
         page.push_str(&format!("last failure: {failure}\n"));
     }
     let subtasks: Vec<_> = status.subtasks.iter().map(row).collect();
-    let head = ["subtask", "records in", "records out", "rate", "backpressure", "idle", "lag", "dropped"];
+    let head =
+        ["subtask", "records in", "records out", "rate", "backpressure", "idle", "held", "lag", "late", "dropped"];
     page.push_str(&format!("\n{}", show::table(&head, &subtasks)));
+    if let Some(slowest) = &status.slowest_split {
+        let at = slowest.watermark.map_or_else(
+            || "it has no watermark yet".to_owned(),
+            |watermark| format!("{} behind now", lag_in_words(status.now.as_millis() - watermark.as_millis())),
+        );
+        page.push_str(&format!("\nslowest split: `{}` of {}/{}, {at}\n", slowest.split, slowest.uid, slowest.index));
+    }
     if !status.states.is_empty() {
         let states: Vec<_> = status
             .states
@@ -96,7 +104,9 @@ fn row(subtask: &SubtaskStatus) -> Vec<String> {
         show::rate(subtask.records_per_second),
         show::percent(subtask.backpressure),
         show::percent(subtask.idle),
+        show::percent(subtask.held),
         subtask.lag_ms.map_or_else(|| "-".to_owned(), lag_in_words),
+        show::count(subtask.late),
         dropped.collect::<Vec<_>>().join(", "),
     ]
 }

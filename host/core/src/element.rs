@@ -20,6 +20,8 @@ pub enum Element {
     Barrier(Barrier),
     /// The sender expects nothing for a while; its watermark does not hold others back until it sends again.
     Idle,
+    /// After [`Element::Idle`]: the sender's watermark counts again.
+    Active,
 }
 
 /// The mark that cuts a stream into checkpoints.

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// Before every record: the watermark at the start.
+    /// The watermark before the first: nothing is known yet.
     pub const MIN: Self = Self(-((1 << 53) - 1));
     /// The end of time: the watermark at end of input.
     pub const MAX: Self = Self((1 << 53) - 1);
@@ -55,6 +55,21 @@ impl Timestamp {
     pub fn minus(self, by: Duration) -> Self {
         Self::from_millis(self.0.saturating_sub(whole_millis(by)))
     }
+
+    /// Whether a record of this time is late where `watermark` is in force: the one definition of lateness.
+    ///
+    /// Watermark W says that no record at or before W follows, so a record at W is late. Before the first watermark
+    /// ([`Timestamp::MIN`]) none is.
+    ///
+    /// ```
+    /// use wasmill_core::time::Timestamp;
+    /// let late = |time, watermark| Timestamp::from_millis(time).is_late(Timestamp::from_millis(watermark));
+    /// assert_eq!((late(998, 999), late(999, 999), late(1_000, 999)), (true, true, false));
+    /// ```
+    #[must_use]
+    pub fn is_late(self, watermark: Self) -> bool {
+        watermark > Self::MIN && self <= watermark
+    }
 }
 
 fn whole_millis(duration: Duration) -> i64 {
@@ -75,6 +90,8 @@ impl fmt::Display for Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -83,5 +100,33 @@ mod tests {
         assert_eq!(Timestamp::from_millis(i64::MAX), Timestamp::MAX);
         assert_eq!(Timestamp::MIN.minus(Duration::MAX), Timestamp::MIN);
         assert_eq!(Timestamp::MIN.plus(Duration::MAX), Timestamp::MAX);
+    }
+
+    #[test]
+    fn before_the_first_watermark_nothing_is_late() {
+        assert!(!Timestamp::MIN.is_late(Timestamp::MIN));
+        assert!(Timestamp::MIN.is_late(Timestamp::from_millis(Timestamp::MIN.as_millis() + 1)));
+    }
+
+    proptest! {
+        /// Whatever the numbers: the exact sum in 128 bits, cut to the range.
+        #[test]
+        fn arithmetic_is_exact_within_the_range_and_saturates_at_its_ends(millis: i64, by in any::<Duration>()) {
+            let time = Timestamp::from_millis(millis);
+            let clamp = |exact: i128| {
+                exact.clamp(i128::from(Timestamp::MIN.as_millis()), i128::from(Timestamp::MAX.as_millis()))
+            };
+            let by_millis = i128::try_from(by.as_millis()).unwrap_or(i128::MAX / 2);
+            prop_assert_eq!(i128::from(time.as_millis()), clamp(i128::from(millis)));
+            prop_assert_eq!(i128::from(time.plus(by).as_millis()), clamp(i128::from(time.as_millis()) + by_millis));
+            prop_assert_eq!(i128::from(time.minus(by).as_millis()), clamp(i128::from(time.as_millis()) - by_millis));
+        }
+
+        /// A negative time is a time like any other.
+        #[test]
+        fn lateness_is_the_same_on_both_sides_of_1970(time in -5_000i64..5_000, watermark in -5_000i64..5_000) {
+            let late = Timestamp::from_millis(time).is_late(Timestamp::from_millis(watermark));
+            prop_assert_eq!(late, time <= watermark);
+        }
     }
 }

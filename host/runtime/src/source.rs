@@ -59,7 +59,8 @@ pub struct ReadCounts {
 
 /// Reads one subtask's splits. Called on the subtask's thread: a call returns soon and never waits for data.
 pub trait SourceReader: Send {
-    /// Appends up to `limit` records of one split to `batch` (keys, times, values; no marks).
+    /// Appends up to `limit` records of one split to `batch` (keys, times, values). A mark is what a record itself says of its
+    /// split's watermark, whether or not it advances; its time may be anything.
     ///
     /// # Errors
     /// A record that cannot be decoded under policy `fail`, or an input that cannot be read; the message names file and line.
@@ -71,6 +72,12 @@ pub trait SourceReader: Send {
 
     /// Names of the open splits, by index.
     fn split_name(&self, split: usize) -> &str;
+
+    /// Whether the split had nothing to read when it was last looked at.
+    fn is_waiting(&self, split: usize) -> bool;
+
+    /// From here on the open splits whose flag is true are passed over; the others are read again.
+    fn hold(&mut self, held: &[bool]);
 
     /// Where every split of this reader is, ended ones included: all records returned so far lie before, none after.
     fn positions(&self) -> Vec<SplitPosition>;

@@ -142,6 +142,17 @@ pub struct Split {
     pub position: Value,
     /// The split's watermark.
     pub watermark: Timestamp,
+    /// The greatest time read from the split, where its watermark is made from times: the next one follows from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest: Option<Timestamp>,
+    /// Records read from the split since its watermark last advanced.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub since: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Elements of one channel that a barrier overtook: a piece of an object.

@@ -1,15 +1,17 @@
 //! What components declare, held against what the file says of them.
 //!
-//! Owns inputs and outputs by name, configuration keys, and that keyed state has keyed inputs. Does not load components.
+//! Owns inputs and outputs by name, late outputs among them, configuration keys, and that keyed state has keyed inputs. Does not
+//! load components.
 
 use std::collections::BTreeMap;
 
 use wasmill_core::contract::{ConfigError, OperatorContract, Port, StateKind};
 use wasmill_core::graph::{Edge, Exchange, Graph, NodeKind};
-use wasmill_core::id::OperatorUid;
+use wasmill_core::id::{OperatorUid, Parallelism};
 
 use super::error::{Error, nearest};
 use super::input::Input;
+use super::late::OnLate;
 use super::operator::DEAD_LETTER;
 use super::pipeline::{OperatorNode, Pipeline};
 
@@ -38,7 +40,12 @@ impl Pipeline {
                     edge.input = self.port(operator, index, contract)?;
                 }
                 self.check_fed(operator, contract, &node.edges)?;
+                self.check_broadcast(operator, &node.edges)?;
             }
+        }
+        // After every `from` has been checked: a misspelt one is named before a late output that nothing takes.
+        for operator in &self.operators {
+            contracts.get(&operator.uid).map_or(Ok(()), |contract| self.check_late(operator, contract))?;
         }
         Graph::new(nodes).map_err(|source| Error::Graph { place: self.place(&[]), source })
     }
@@ -60,7 +67,8 @@ impl Pipeline {
         contracts: &BTreeMap<OperatorUid, OperatorContract>,
     ) -> Result<(), Error> {
         let Some(contract) = contracts.get(&edge.from) else { return Ok(()) };
-        let names = || contract.outputs.iter().map(|port| port.name.as_str());
+        let late = self.operator(&edge.from).map(OperatorNode::late_outputs).unwrap_or_default();
+        let names = || contract.outputs.iter().map(|port| port.name.as_str()).chain(late.iter().copied());
         let message = match &edge.output {
             // Not the component's; that it is asked for was checked with the file.
             Some(output) if output == DEAD_LETTER => return Ok(()),
@@ -139,6 +147,46 @@ impl Pipeline {
                 ),
             ),
             _ => Ok(u16::try_from(found).unwrap_or(u16::MAX)),
+        }
+    }
+
+    /// A late output has a name of its own, and somebody takes it.
+    fn check_late(&self, operator: &OperatorNode, contract: &OperatorContract) -> Result<(), Error> {
+        let uid = &operator.uid;
+        for (index, input) in operator.inputs.iter().enumerate() {
+            let OnLate::Output(name) = &input.on_late else { continue };
+            let takes = |input: &Input| input.from == *uid && input.output.as_deref() == Some(name);
+            let of_sinks = self.sinks.iter().flat_map(|sink| &sink.inputs);
+            let message = if contract.outputs.iter().any(|port| port.name == *name) {
+                format!("the component has an output `{name}` of its own: give the late output another name")
+            } else if !self.operators.iter().flat_map(|node| &node.inputs).chain(of_sinks).any(takes) {
+                format!(
+                    "nothing takes `{uid}/{name}`: name it in the `from` of an input, or set on-late = \"drop\" to leave late records out"
+                )
+            } else {
+                continue;
+            };
+            return Err(self.wrong_input("operator", uid, index, "on-late", message));
+        }
+        Ok(())
+    }
+
+    /// Every subtask must get the same broadcast records in the same order: from one subtask over one edge they do.
+    fn check_broadcast(&self, operator: &OperatorNode, edges: &[Edge]) -> Result<(), Error> {
+        let mut broadcast = edges.iter().enumerate().filter(|(_, edge)| edge.exchange == Exchange::Broadcast);
+        let Some((first, edge)) = broadcast.next() else { return Ok(()) };
+        let uid = operator.uid.as_str();
+        let not_yet = |index, what: String| {
+            let instead = "send the records through one operator with parallelism = 1 first";
+            Err(Error::NotYet { place: self.places.of_input("operator", uid, index, Some("exchange")), what, instead })
+        };
+        let from = self.graph.node(&edge.from).map_or(Parallelism::ONE, |node| node.parallelism);
+        if from != Parallelism::ONE {
+            return not_yet(first, format!("a broadcast input of `{uid}` from the {from} subtasks of `{}`", edge.from));
+        }
+        match broadcast.next() {
+            Some((second, _)) => not_yet(second, format!("more than one broadcast input of `{uid}`")),
+            None => Ok(()),
         }
     }
 

@@ -11,8 +11,10 @@ use wasmill_core::key_group::MAX_KEY_GROUPS;
 use super::error::Error;
 use super::operator::{DEAD_LETTER, OnFailure};
 use super::pipeline::Pipeline;
+use super::source::Source;
 use super::table::Listen;
 use super::unit::ByteSize;
+use super::watermark::Strategy;
 
 /// Fewest characters of a token: fewer can be tried out.
 const MIN_TOKEN: usize = 16;
@@ -47,6 +49,7 @@ pub(super) fn limits(pipeline: &Pipeline) -> Result<(), Error> {
         format!("must not be longer than backoff-max, which is {}", restart.backoff_max)
     })?;
     check.admin()?;
+    check.sources()?;
     check.operators()?;
     check.dead_letters()?;
     check.parallelism()
@@ -74,6 +77,17 @@ impl Check<'_> {
         self.that(!open || admin.token.is_some(), &["admin", "listen"], || {
             format!("{} can be reached from other machines: set `admin.token`, or listen on 127.0.0.1", admin.listen)
         })
+    }
+
+    fn sources(&self) -> Result<(), Error> {
+        for node in &self.pipeline.sources {
+            let Source::Generator(generator) = &node.config else { continue };
+            let by_field = matches!(generator.watermark.strategy, Strategy::Field(_));
+            self.that(!by_field, &["source", node.uid.as_str(), "watermark", "field"], || {
+                "a generator's records have no such field: use `out-of-order`".to_owned()
+            })?;
+        }
+        Ok(())
     }
 
     fn operators(&self) -> Result<(), Error> {

@@ -100,6 +100,8 @@ fn nested_heading(name: &str) -> String {
         "InputTable" => "Inputs".to_owned(),
         "Batch" => "Batches".to_owned(),
         "Limits" => "Limits".to_owned(),
+        "OnLate" => "Late outputs".to_owned(),
+        "Watermark" => "Watermarks".to_owned(),
         other => format!("`{}`", other.to_lowercase()),
     }
 }

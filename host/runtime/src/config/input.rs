@@ -12,6 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use wasmill_core::graph;
 use wasmill_core::id::OperatorUid;
 
+use super::late::OnLate;
+
 /// The inputs of a node as written: a text, a table, or an array of either.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inputs(pub Vec<InputTable>);
@@ -31,6 +33,11 @@ pub struct InputTable {
     /// What happens to a record without that key (no such field, or null): `fail` or `drop` (counted). Default: `fail`.
     #[serde(default)]
     pub on_missing_key: OnMissingKey,
+    /// What happens to a late record, one whose time is at or before the watermark that is in force when it comes: `"pass"` (the
+    /// component gets it and decides), `"drop"` (counted), or `{ output = "NAME" }` (it goes to an output of that name, to be taken
+    /// by `from = "OPERATOR/NAME"`). Late records are counted in any case. For operators only. Default: `"pass"`.
+    #[serde(default)]
+    pub on_late: OnLate,
     /// The component's input that this one feeds, by its name; several may feed the same. Left out: the component's only
     /// input, or of several the one at the same place, the first for the first.
     pub port: Option<String>,
@@ -85,6 +92,8 @@ pub struct Input {
     pub key: KeySpec,
     /// What happens to a record without it.
     pub on_missing_key: OnMissingKey,
+    /// What happens to a late record.
+    pub on_late: OnLate,
     /// The component's input by its name; `None`: by place.
     pub port: Option<String>,
 }
@@ -93,7 +102,14 @@ impl InputTable {
     /// An input with nothing but its origin.
     #[must_use]
     pub fn from(from: &str) -> Self {
-        Self { from: from.to_owned(), exchange: None, key: None, on_missing_key: OnMissingKey::default(), port: None }
+        Self {
+            from: from.to_owned(),
+            exchange: None,
+            key: None,
+            on_missing_key: OnMissingKey::default(),
+            on_late: OnLate::default(),
+            port: None,
+        }
     }
 }
 

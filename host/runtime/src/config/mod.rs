@@ -9,6 +9,7 @@ pub mod docs;
 mod document;
 mod error;
 pub mod input;
+pub mod late;
 mod node;
 pub mod operator;
 mod pipeline;
@@ -17,6 +18,7 @@ pub mod source;
 mod substitute;
 pub mod table;
 pub mod unit;
+pub mod watermark;
 
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ use super::de::{self, Table};
 use super::document::{Document, Entry, Places, Value};
 use super::error::Error;
 use super::input::{Input, InputTable, KeySpec};
+use super::late::OnLate;
 use super::operator::OperatorTable;
 use super::pipeline::{OperatorNode, SinkNode, SourceNode, resolve, table_entries};
 use super::sink::Sink;
@@ -173,11 +174,20 @@ impl<'a> Reader<'a> {
                 key: format!("{kind}.{uid}.input.{key}"),
                 message,
             })?;
-            if kind == "sink" && input.port.is_some() {
+            let not_for_sinks = if kind != "sink" {
+                None
+            } else if input.port.is_some() {
+                Some(("port", "a sink has one input: leave `port` out"))
+            } else if input.on_late != OnLate::Pass {
+                Some(("on-late", "a sink writes whatever comes: set `on-late` on the input of an operator before it"))
+            } else {
+                None
+            };
+            if let Some((key, message)) = not_for_sinks {
                 return Err(Error::Value {
-                    place: self.places.of_input(kind, uid.as_str(), index, Some("port")),
-                    key: format!("{kind}.{uid}.input.port"),
-                    message: "a sink has one input: leave `port` out".to_owned(),
+                    place: self.places.of_input(kind, uid.as_str(), index, Some(key)),
+                    key: format!("{kind}.{uid}.input.{key}"),
+                    message: message.to_owned(),
                 });
             }
             inputs.push(input);
@@ -213,6 +223,7 @@ impl<'a> Reader<'a> {
             None => KeySpec::Record,
         };
         let port = table.port.clone();
-        Ok(Input { from, output, exchange, key, on_missing_key: table.on_missing_key, port })
+        let on_late = table.on_late.clone();
+        Ok(Input { from, output, exchange, key, on_missing_key: table.on_missing_key, on_late, port })
     }
 }

@@ -13,6 +13,7 @@ use super::check;
 use super::document::{Document, Entry, Places, Value};
 use super::error::{Error, Place, nearest};
 use super::input::Input;
+use super::late::OnLate;
 use super::operator::{Batch, Limits, OnFailure};
 use super::sink::Sink;
 use super::source::Source;
@@ -83,6 +84,22 @@ pub struct OperatorNode {
     pub batch: Batch,
     /// What happens to a record on which the component fails.
     pub on_failure: OnFailure,
+}
+
+impl OperatorNode {
+    /// The names of its late outputs, each once, in the order of the inputs that name them. They come after the component's.
+    #[must_use]
+    pub fn late_outputs(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for input in &self.inputs {
+            if let OnLate::Output(name) = &input.on_late
+                && !names.contains(&name.as_str())
+            {
+                names.push(name.as_str());
+            }
+        }
+        names
+    }
 }
 
 /// A sink of the pipeline.

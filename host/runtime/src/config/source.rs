@@ -10,6 +10,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::unit::{ByteSize, Duration};
+use super::watermark::Watermark;
 
 /// A source: where records come from.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -31,12 +32,12 @@ impl Source {
         }
     }
 
-    /// How watermarks are made; `None`: in order, never idle.
+    /// How watermarks are made.
     #[must_use]
-    pub fn watermark(&self) -> Option<&Watermark> {
+    pub fn watermark(&self) -> &Watermark {
         match self {
-            Self::File(file) => file.watermark.as_ref(),
-            Self::Generator(generator) => generator.watermark.as_ref(),
+            Self::File(file) => &file.watermark,
+            Self::Generator(generator) => &generator.watermark,
         }
     }
 }
@@ -89,8 +90,10 @@ pub struct FileSource {
     /// Default: `fail`.
     #[serde(default)]
     pub on_undecodable: OnUndecodable,
-    /// How watermarks are made. Left out: records are expected in order of time.
-    pub watermark: Option<Watermark>,
+    /// How watermarks are made: `"ascending"` (records come in order of time), `"none"` (the source says nothing of time: it holds
+    /// no other back and none advances by it, until it ends), or a table. Default: `"ascending"`.
+    #[serde(default)]
+    pub watermark: Watermark,
     /// How many subtasks read. Default: 1.
     pub parallelism: Option<NonZeroU32>,
 }
@@ -172,17 +175,6 @@ impl<'de> Deserialize<'de> for OnUndecodable {
     }
 }
 
-/// How watermarks are made from the records' times, per file (or other split) of the source.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Watermark {
-    /// By how much a record may be older than the newest before it without being late. Default: `0s`.
-    #[serde(default)]
-    pub out_of_order: Duration,
-    /// After how long without records a split no longer holds back the others. Left out: never.
-    pub idle: Option<Duration>,
-}
-
 /// `connector = "generator"`: record i depends on `seed` and i alone, whatever the parallelism.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -215,8 +207,10 @@ pub struct GeneratorSource {
     /// By how much each record is later than the one before. Default: `1ms`.
     #[serde(default = "default_step")]
     pub step: Duration,
-    /// How watermarks are made. Left out: records are expected in order of time.
-    pub watermark: Option<Watermark>,
+    /// How watermarks are made: `"ascending"` (records come in order of time), `"none"` (the source says nothing of time: it holds
+    /// no other back and none advances by it, until it ends), or a table. Default: `"ascending"`.
+    #[serde(default)]
+    pub watermark: Watermark,
     /// How many subtasks make records; subtask s makes those whose number is s modulo the parallelism. Default: 1.
     pub parallelism: Option<NonZeroU32>,
 }
@@ -251,7 +245,7 @@ fn default_delimiter() -> char {
     ','
 }
 
-fn default_zone() -> String {
+pub(super) fn default_zone() -> String {
     "UTC".to_owned()
 }
 

@@ -15,7 +15,7 @@ use wasmill_core::key_group::MaxParallelism;
 use super::substitute::Secret;
 use super::unit::{ByteSize, Duration};
 
-/// `[job]`: what the whole pipeline is called and how far it can ever spread.
+/// `[job]`: what the whole pipeline is called, how far it can ever spread, and how far apart its sources may be.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Job {
@@ -28,6 +28,11 @@ pub struct Job {
     #[serde(default = "default_max_parallelism")]
     #[schemars(with = "u16", range(min = 1, max = 32768))]
     pub max_parallelism: MaxParallelism,
+    /// How far the watermark of one source split may be ahead of the slowest split's, over all sources: one that is further ahead
+    /// is not read until the slowest has come closer, so that operators need not keep what they cannot yet use. Splits that are
+    /// idle, have ended or have nothing to read are not waited for, nor sources with `watermark = "none"`. It does not bound
+    /// memory: what was read stays on its way. Left out: without limit.
+    pub max_drift: Option<Duration>,
 }
 
 /// `[checkpoint]`: where checkpoints go and how often they are taken.

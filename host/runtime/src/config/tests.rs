@@ -8,7 +8,9 @@ use wasmill_core::graph::Exchange;
 use wasmill_core::id::{OperatorUid, StateName};
 
 use super::input::{KeySpec, OnMissingKey};
+use super::source::Time;
 use super::table::Listen;
+use super::watermark::{Strategy, Watermark};
 use super::*;
 
 const EXAMPLE: &str = include_str!("example.toml");
@@ -143,14 +145,28 @@ fn contract(inputs: &[(&str, bool)], outputs: &[&str], keyed: bool) -> OperatorC
     }
 }
 
+/// A file with one operator between a source and a sink.
+fn file(input: &str, config: &str, sink: &str) -> String {
+    format!(
+        "[job]\nname = \"x\"\n[source.s]\nconnector = \"generator\"\n[operator.a]\ncomponent = \"a.wasm\"\n\
+         input = {input}\nconfig = {config}\n[sink.o]\nconnector = \"stdout\"\ninput = \"{sink}\"\n"
+    )
+}
+
+/// Binds each file to its component and compares the complaint; an empty one stands for none.
+fn bound(cases: &[(String, &OperatorContract, &str)]) {
+    for (text, contract, expected) in cases {
+        let contracts = BTreeMap::from([(uid("a"), (*contract).clone())]);
+        let found = match parse(text).unwrap().bind(&contracts) {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found, *expected, "{text}");
+    }
+}
+
 #[test]
 fn components_that_do_not_fit_the_file_are_refused_by_place() {
-    let file = |input: &str, config: &str, sink: &str| {
-        format!(
-            "[job]\nname = \"x\"\n[source.s]\nconnector = \"generator\"\n[operator.a]\ncomponent = \"a.wasm\"\n\
-             input = {input}\nconfig = {config}\n[sink.o]\nconnector = \"stdout\"\ninput = \"{sink}\"\n"
-        )
-    };
     let keyed = "{ from = \"s\", exchange = \"key\" }";
     let one = contract(&[("in", false)], &["out", "late"], true);
     let two = contract(&[("left", false), ("rules", true)], &[], false);
@@ -208,13 +224,71 @@ fn components_that_do_not_fit_the_file_are_refused_by_place() {
             "p.toml:11:1: `sink.o.input.from`: the component of `a` has no output",
         ),
     ];
-    for (text, contract, expected) in cases {
-        let contracts = BTreeMap::from([(uid("a"), contract.clone())]);
-        let found = match parse(&text).unwrap().bind(&contracts) {
-            Ok(_) => String::new(),
-            Err(error) => error.to_string(),
-        };
-        assert_eq!(found, expected, "{text}");
+    bound(&cases);
+}
+
+#[test]
+fn late_outputs_that_nobody_can_take_and_broadcasts_of_many_are_refused_by_place() {
+    let one = contract(&[("in", false)], &["out", "late"], true);
+    let two = contract(&[("left", false), ("rules", true)], &[], false);
+    bound(&[
+        (file("{ from = \"s\", key = \"k\", on-late = { output = \"tardy\" } }", "{ rate = 1 }", "a/tardy"), &one, ""),
+        (
+            file("{ from = \"s\", key = \"k\", on-late = { output = \"late\" } }", "{ rate = 1 }", "a/late"),
+            &one,
+            "p.toml:7:34: `operator.a.input.on-late`: the component has an output `late` of its own: give the late output another name",
+        ),
+        (
+            file("{ from = \"s\", key = \"k\", on-late = { output = \"tardy\" } }", "{ rate = 1 }", "a"),
+            &one,
+            "p.toml:7:34: `operator.a.input.on-late`: nothing takes `a/tardy`: name it in the `from` of an input, or set on-late = \"drop\" to leave late records out",
+        ),
+        (
+            file("{ from = \"s\", key = \"k\", on-late = { output = \"tardy\" } }", "{ rate = 1 }", "a/tardi"),
+            &one,
+            "p.toml:11:1: `sink.o.input.from`: the component of `a` has no output `tardi`; did you mean `tardy`?; it has: out, late, tardy",
+        ),
+        (
+            file(
+                "[\"s\", { from = \"s\", exchange = \"broadcast\" }, { from = \"s\", exchange = \"broadcast\", port = \"rules\" }]",
+                "{ rate = 1 }",
+                "s",
+            ),
+            &two,
+            "p.toml:7:56: more than one broadcast input of `a` is not supported yet; send the records through one operator with parallelism = 1 first",
+        ),
+        (
+            file("[\"s\", { from = \"s\", exchange = \"broadcast\" }]", "{ rate = 1 }", "s")
+                .replace("\"generator\"", "\"generator\"\nparallelism = 2"),
+            &two,
+            "p.toml:8:29: a broadcast input of `a` from the 2 subtasks of `s` is not supported yet; send the records through one operator with parallelism = 1 first",
+        ),
+    ]);
+}
+
+#[test]
+fn watermarks_are_read_in_every_form() {
+    let forms = [
+        ("", Strategy::Times(unit::Duration::default()), None),
+        ("watermark = \"none\"", Strategy::None, None),
+        ("watermark = \"ascending\"", Strategy::Times(unit::Duration::default()), None),
+        (
+            "watermark = { out-of-order = \"5s\", idle = \"1m\" }",
+            Strategy::Times(unit::Duration::secs(5)),
+            Some(unit::Duration::secs(60)),
+        ),
+        ("watermark = { idle = \"1s\" }", Strategy::Times(unit::Duration::default()), Some(unit::Duration::secs(1))),
+        (
+            "watermark = { field = \"w\", format = \"unix-s\" }",
+            Strategy::Field(Time { field: "w".to_owned(), format: "unix-s".to_owned(), zone: "UTC".to_owned() }),
+            None,
+        ),
+    ];
+    for (form, strategy, idle) in forms {
+        let text =
+            format!("[job]\nname = \"x\"\n[source.s]\nconnector = \"file\"\npath = \"x\"\nformat = \"json\"\n{form}\n");
+        let pipeline = parse(&text).unwrap();
+        assert_eq!(*pipeline.sources[0].config.watermark(), Watermark { strategy, idle }, "{form}");
     }
 }
 

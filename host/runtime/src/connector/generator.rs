@@ -5,6 +5,7 @@
 
 use std::num::NonZeroU64;
 use std::str::FromStr;
+use std::time::Duration;
 
 use rand_distr::{Distribution as _, Zipf};
 use rand_xoshiro::SplitMix64;
@@ -26,6 +27,8 @@ const MAX_KEYS: u32 = 1_000_000_000;
 const MAX_PAYLOAD: u64 = 1 << 20;
 /// Payloads are cut out of a text of this length plus their own.
 const TEXT_BYTES: u64 = 1 << 14;
+/// How long to wait where every share is held.
+const HELD_WAIT: Duration = Duration::from_millis(10);
 const KEY_PREFIX: &[u8] = b"key-";
 /// Odd, so that every record starts its own stream of numbers.
 const STRIDE: u64 = 0xd134_2543_de82_ef95;
@@ -80,6 +83,8 @@ struct Position {
 struct Share {
     name: String,
     position: Position,
+    /// Whether it is passed over for now.
+    is_held: bool,
 }
 
 struct GeneratorReader {
@@ -138,7 +143,11 @@ impl SourceFactory for GeneratorFactory {
         let mut shares = Vec::new();
         if restored.is_empty() {
             let (index, stride) = (u64::from(place.index.0), u64::from(place.parallelism.get()));
-            shares.push(Share { name: format!("{index}/{stride}"), position: Position { next: index, stride } });
+            shares.push(Share {
+                name: format!("{index}/{stride}"),
+                position: Position { next: index, stride },
+                is_held: false,
+            });
         }
         // The shares are those of the first start; another parallelism deals them out anew.
         let mut ordered: Vec<&SplitPosition> = restored.iter().collect();
@@ -148,7 +157,7 @@ impl SourceFactory for GeneratorFactory {
             let position = Position::deserialize(position).map_err(|error| {
                 Fault::new(FaultKind::Refused, format!("generator: the position of `{split}` cannot be read: {error}"))
             })?;
-            shares.push(Share { name: split.clone(), position });
+            shares.push(Share { name: split.clone(), position, is_held: false });
         }
         let (open, ended) = shares.into_iter().partition(|share| share.position.next < self.sequence.records);
         Ok(Box::new(GeneratorReader {
@@ -172,8 +181,11 @@ impl SourceFactory for GeneratorFactory {
 impl SourceReader for GeneratorReader {
     fn read(&mut self, batch: &mut RecordBatch, limit: usize, _now: Timestamp) -> Result<ReadOutcome, Fault> {
         // The share that is furthest behind, so that the shares of one reader stay together.
-        let behind = self.open.iter().enumerate().min_by_key(|(_, share)| share.position.next);
-        let Some((split, _)) = behind else { return Ok(ReadOutcome::End) };
+        let open = self.open.iter().enumerate();
+        let behind = open.filter(|(_, share)| !share.is_held).min_by_key(|(_, share)| share.position.next);
+        let Some((split, _)) = behind else {
+            return Ok(if self.open.is_empty() { ReadOutcome::End } else { ReadOutcome::Wait(HELD_WAIT) });
+        };
         let share = &mut self.open[split];
         if share.position.next >= self.sequence.records {
             self.ended.push(self.open.remove(split));
@@ -203,6 +215,16 @@ impl SourceReader for GeneratorReader {
 
     fn split_name(&self, split: usize) -> &str {
         &self.open[split].name
+    }
+
+    fn is_waiting(&self, _split: usize) -> bool {
+        false
+    }
+
+    fn hold(&mut self, held: &[bool]) {
+        for (share, &held) in self.open.iter_mut().zip(held) {
+            share.is_held = held;
+        }
     }
 
     fn positions(&self) -> Vec<SplitPosition> {

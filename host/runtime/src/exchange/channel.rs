@@ -93,7 +93,7 @@ impl Shared {
 fn payload_bytes(element: &Element) -> usize {
     match element {
         Element::Records(batch) => batch.payload_bytes(),
-        Element::Barrier(_) | Element::Idle => 0,
+        Element::Barrier(_) | Element::Idle | Element::Active => 0,
     }
 }
 

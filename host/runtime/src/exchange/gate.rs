@@ -1,7 +1,7 @@
 //! The input side of a subtask: its channels, read in turn, aligned at barriers.
 //!
-//! Owns which channel is read next and that a blocked one is never read (I3), and the combined watermark. What alignment and
-//! watermarks mean is decided in `core::align` and `core::watermark`.
+//! Owns which channel is read next and that a blocked one is never read (I3), the combined watermark, and when the subtask falls
+//! idle as a whole. What alignment and watermarks mean is decided in `core::align` and `core::watermark`.
 
 use std::time::Duration;
 
@@ -21,8 +21,22 @@ use crate::clock::Clock;
 pub struct InputChannel {
     /// The index of the operator's input that the channel feeds.
     pub input: u16,
+    /// What becomes of late records that come by it.
+    pub on_late: OnLate,
     /// The receiving end.
     pub receiver: Receiver,
+}
+
+/// What becomes of a record whose time is at or before the watermark in force.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnLate {
+    /// The guest gets it like any other.
+    #[default]
+    Pass,
+    /// It is left out and counted.
+    Drop,
+    /// It goes, as it came, to one of the subtask's late outputs.
+    Output(usize),
 }
 
 /// What the gate has for the subtask.
@@ -47,8 +61,10 @@ pub enum Event {
     Declined(CheckpointId),
     /// A channel fell idle and thereby the combined watermark advanced.
     Watermark(Timestamp),
-    /// All channels are idle.
+    /// All channels that have not ended are idle.
     Idle,
+    /// After [`Event::Idle`]: a channel is active again.
+    Active,
 }
 
 /// The input side of a subtask.
@@ -59,21 +75,25 @@ pub struct Gate {
     watermark: CombinedWatermark,
     next: usize,
     completed: Option<Barrier>,
+    /// Whether the subtask was last told that all is idle.
+    told_idle: bool,
     /// When the first barrier of the checkpoint being aligned arrived.
     aligning_since: Option<Duration>,
 }
 
 impl Gate {
-    /// A gate over `channels`.
+    /// A gate over `channels` whose combined watermark goes on from `watermark`, that of the restored checkpoint;
+    /// [`Timestamp::MIN`] where nothing was restored.
     #[must_use]
-    pub fn new(channels: Vec<InputChannel>) -> Self {
+    pub fn new(channels: Vec<InputChannel>, watermark: Timestamp) -> Self {
         let count = channels.len();
         Self {
             channels,
             alignment: Alignment::new(count),
-            watermark: CombinedWatermark::new(count),
+            watermark: CombinedWatermark::resumed(count, watermark),
             next: 0,
             completed: None,
+            told_idle: false,
             aligning_since: None,
         }
     }
@@ -89,6 +109,9 @@ impl Gate {
         let count = self.channels.len();
         let mut empty = 0;
         while empty < count {
+            if let Some(event) = self.idleness() {
+                return Ok(Some(event));
+            }
             let channel = self.next;
             self.next = if channel + 1 == count { 0 } else { channel + 1 };
             if self.alignment.is_blocked(channel) {
@@ -103,7 +126,14 @@ impl Gate {
                 },
             }
         }
-        Ok(None)
+        Ok(self.idleness())
+    }
+
+    /// What the subtask has not been told of its idleness.
+    fn idleness(&mut self) -> Option<Event> {
+        let idle = self.watermark.all_idle();
+        let changed = std::mem::replace(&mut self.told_idle, idle) != idle;
+        changed.then_some(if idle { Event::Idle } else { Event::Active })
     }
 
     /// The channel's watermark became `watermark`. Returns the combined one if it advanced.
@@ -115,6 +145,12 @@ impl Gate {
     pub fn unblock(&mut self, now: Duration) -> Duration {
         self.alignment.unblock();
         self.aligning_since.take().map_or(Duration::ZERO, |since| now.saturating_sub(since))
+    }
+
+    /// What becomes of late records of the channel.
+    #[must_use]
+    pub fn on_late(&self, channel: usize) -> OnLate {
+        self.channels[channel].on_late
     }
 
     /// The combined watermark.
@@ -130,11 +166,10 @@ impl Gate {
                 self.aligning_since.get_or_insert_with(|| clock.monotonic());
                 self.take_barrier(channel, barrier)
             }
-            Element::Idle => {
-                if let Some(watermark) = self.watermark.idle(channel) {
-                    return Ok(Some(Event::Watermark(watermark)));
-                }
-                Ok(self.watermark.all_idle().then_some(Event::Idle))
+            Element::Idle => Ok(self.watermark.idle(channel).map(Event::Watermark)),
+            Element::Active => {
+                self.watermark.active(channel);
+                Ok(None)
             }
         }
     }
@@ -154,3 +189,6 @@ impl Gate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

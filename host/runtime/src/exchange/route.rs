@@ -234,4 +234,11 @@ impl Outputs {
             edge.send_to_all(&Element::Idle);
         }
     }
+
+    /// Tells every channel that the watermark counts again.
+    pub fn send_active(&self) {
+        for edge in self.by_output.iter().flatten() {
+            edge.send_to_all(&Element::Active);
+        }
+    }
 }

@@ -49,6 +49,9 @@ pub enum Error {
 pub struct CsvDecoder {
     fields: Arc<Fields>,
     time: Option<TimeParser>,
+    watermark: Option<TimeParser>,
+    /// What the record that was decoded last says of the watermark.
+    said: Option<Timestamp>,
     delimiter: u8,
     core: csv_core::Reader,
     columns: Option<Columns>,
@@ -70,6 +73,7 @@ struct Columns {
     width: usize,
     outputs: Vec<Output>,
     time: Option<usize>,
+    watermark: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -105,6 +109,8 @@ impl CsvDecoder {
         let columns = config.columns.as_ref().and_then(|names| Columns::new(names, &fields).ok());
         Self {
             time: fields.time.as_ref().map(|(_, parser)| parser.clone()),
+            watermark: fields.watermark.as_ref().map(|(_, parser)| parser.clone()),
+            said: None,
             fields,
             delimiter,
             core: csv_core::ReaderBuilder::new().delimiter(delimiter).build(),
@@ -198,7 +204,7 @@ impl CsvDecoder {
     /// See [`Undecodable`].
     pub fn decode(&mut self, record: &[u8], out: &mut Vec<u8>) -> Result<Option<Timestamp>, Undecodable> {
         self.split(record);
-        let Self { fields, columns: Some(columns), record: split, time, .. } = self else {
+        let Self { fields, columns: Some(columns), record: split, time, watermark, said, .. } = self else {
             return Err(Undecodable::Width { found: 0, expected: 0 });
         };
         if split.ends.len() != columns.width {
@@ -219,17 +225,28 @@ impl CsvDecoder {
                 push_text_as(out, name, *column_type, text)?;
             }
         }
+        let bad_time = |field: &Option<(String, TimeParser)>, text: &[u8], parser: &TimeParser| Undecodable::BadTime {
+            field: field.as_ref().map_or_else(String::new, |(name, _)| name.clone()),
+            value: format!("`{}`", excerpt(text)),
+            expected: parser.expected(),
+        };
+        *said = None;
+        if let (Some(column), Some(parser)) = (columns.watermark, watermark) {
+            let text = split.field(record, column);
+            if !text.is_empty() && !fields.is_null(text) {
+                *said = Some(parser.text(text).ok_or_else(|| bad_time(&fields.watermark, text, parser))?);
+            }
+        }
         let (Some(column), Some(parser)) = (columns.time, time) else { return Ok(None) };
         let text = split.field(record, column);
         let event_time = if fields.is_null(text) { None } else { parser.text(text) };
-        match event_time {
-            Some(event_time) => Ok(Some(event_time)),
-            None => Err(Undecodable::BadTime {
-                field: fields.time.as_ref().map_or_else(String::new, |(name, _)| name.clone()),
-                value: format!("`{}`", excerpt(text)),
-                expected: parser.expected(),
-            }),
-        }
+        event_time.map(Some).ok_or_else(|| bad_time(&fields.time, text, parser))
+    }
+
+    /// What the record that was decoded last says of its split's watermark.
+    #[must_use]
+    pub fn watermark(&self) -> Option<Timestamp> {
+        self.said
     }
 
     /// Finds the fields of a record without quotes; of one with quotes they are known.
@@ -289,7 +306,8 @@ impl Columns {
             outputs.sort_by(|a, b| a.key.cmp(&b.key));
         }
         let time = fields.time.as_ref().map(|(name, _)| find(name)).transpose()?;
-        Ok(Self { width: names.len(), outputs, time })
+        let watermark = fields.watermark.as_ref().map(|(name, _)| find(name)).transpose()?;
+        Ok(Self { width: names.len(), outputs, time, watermark })
     }
 }
 

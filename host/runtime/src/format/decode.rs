@@ -79,6 +79,18 @@ impl Decoder {
     }
 }
 
+impl Decoder {
+    /// What the record that was decoded last says of its split's watermark.
+    #[must_use]
+    pub fn watermark(&self) -> Option<Timestamp> {
+        match self {
+            Self::Raw => None,
+            Self::Json(json) => json.watermark(),
+            Self::Csv(csv) => csv.watermark(),
+        }
+    }
+}
+
 /// Frames one line.
 pub fn line(input: &[u8], seen: usize, ended: bool, skip_blank: bool) -> Frame {
     let found = memchr::memchr(b'\n', &input[seen.min(input.len())..]).map(|at| at + seen);

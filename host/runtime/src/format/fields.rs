@@ -9,6 +9,7 @@ use super::cbor;
 use super::time::{self, TimeParser};
 use super::{Undecodable, excerpt};
 use crate::config::source::{ColumnType, FileSource, RecordShape};
+use crate::config::watermark::Strategy;
 
 /// Why a source's field settings cannot work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +29,9 @@ pub enum Error {
     /// A time that cannot be read.
     #[error(transparent)]
     Time(#[from] time::Error),
+    /// A watermark that cannot be read.
+    #[error("watermark: {0}")]
+    Watermark(time::Error),
 }
 
 /// The checked field settings of a source.
@@ -45,6 +49,8 @@ pub struct Fields {
     pub null: Vec<Box<[u8]>>,
     /// The field that holds the event time.
     pub time: Option<(String, TimeParser)>,
+    /// The field that says the split's watermark.
+    pub watermark: Option<(String, TimeParser)>,
 }
 
 /// A kept field.
@@ -77,8 +83,12 @@ impl Fields {
             Some(time) => Some((time.field.clone(), TimeParser::new(time)?)),
             None => None,
         };
+        let watermark = match &config.watermark.strategy {
+            Strategy::Field(time) => Some((time.field.clone(), TimeParser::new(time).map_err(Error::Watermark)?)),
+            Strategy::None | Strategy::Times(_) => None,
+        };
         let null = config.null.iter().map(|text| text.as_bytes().into()).collect();
-        Ok(Self { declared, order, shape, types: config.types.clone(), null, time })
+        Ok(Self { declared, order, shape, types: config.types.clone(), null, time, watermark })
     }
 
     /// Whether the text means null.

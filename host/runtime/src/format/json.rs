@@ -26,6 +26,7 @@ pub struct JsonDecoder {
     fields: Arc<Fields>,
     targets: Targets,
     time: Option<TimeParser>,
+    watermark: Option<TimeParser>,
     /// The values of the declared fields, in the order of the line.
     values: Vec<u8>,
     work: Work,
@@ -40,6 +41,7 @@ struct Target {
     field: Option<usize>,
     column_type: Option<ColumnType>,
     is_time: bool,
+    is_watermark: bool,
 }
 
 /// Finds a field's target: first where the same field stood in an earlier record, then by name.
@@ -60,6 +62,7 @@ struct Work {
     spans: Vec<(usize, usize)>,
     maps: Maps,
     event_time: Option<Timestamp>,
+    watermark: Option<Timestamp>,
     /// The precise reason behind the parser's error.
     error: Option<Undecodable>,
 }
@@ -69,7 +72,14 @@ impl JsonDecoder {
     #[must_use]
     pub fn new(fields: Arc<Fields>) -> Self {
         let time = fields.time.as_ref().map(|(_, parser)| parser.clone());
-        Self { targets: Targets::new(&fields), fields, time, values: Vec::new(), work: Work::default() }
+        let watermark = fields.watermark.as_ref().map(|(_, parser)| parser.clone());
+        Self { targets: Targets::new(&fields), fields, time, watermark, values: Vec::new(), work: Work::default() }
+    }
+
+    /// What the record that was decoded last says of its split's watermark.
+    #[must_use]
+    pub fn watermark(&self) -> Option<Timestamp> {
+        self.work.watermark
     }
 
     /// Appends the record's CBOR to `out` and returns its event time, if the source has a time field. After an error what was
@@ -78,7 +88,7 @@ impl JsonDecoder {
     /// # Errors
     /// See [`Undecodable`].
     pub fn decode(&mut self, line: &[u8], out: &mut Vec<u8>) -> Result<Option<Timestamp>, Undecodable> {
-        let Self { fields, targets, time, values, work } = self;
+        let Self { fields, targets, time, watermark, values, work } = self;
         work.start(fields.declared.as_ref().map_or(0, Vec::len));
         values.clear();
         let Ok(line) = std::str::from_utf8(line) else {
@@ -86,7 +96,7 @@ impl JsonDecoder {
         };
         let mut deserializer = serde_json::Deserializer::from_str(line);
         let into = if fields.declared.is_some() { &mut *values } else { &mut *out };
-        let object = Object { fields, targets, time, work, out: into };
+        let object = Object { fields, targets, times: Times { time, watermark }, work, out: into };
         let parsed = object.deserialize(&mut deserializer).and_then(|()| deserializer.end());
         if let Err(error) = parsed {
             return Err(work.error.take().unwrap_or_else(|| Undecodable::Json { reason: reason(&error) }));
@@ -123,7 +133,7 @@ impl Targets {
     fn new(fields: &Fields) -> Self {
         let mut by_name: HashMap<Box<str>, Target> = HashMap::new();
         for (index, field) in fields.declared.iter().flatten().enumerate() {
-            let target = Target { read: true, field: Some(index), column_type: field.column_type, is_time: false };
+            let target = Target { read: true, field: Some(index), column_type: field.column_type, ..Target::default() };
             by_name.insert(field.name.as_str().into(), target);
         }
         let other = Target { read: fields.declared.is_none(), ..Target::default() };
@@ -134,6 +144,11 @@ impl Targets {
             let target = by_name.entry(name.as_str().into()).or_insert(other);
             target.read = true;
             target.is_time = true;
+        }
+        if let Some((name, _)) = &fields.watermark {
+            let target = by_name.entry(name.as_str().into()).or_insert(other);
+            target.read = true;
+            target.is_watermark = true;
         }
         Self { by_name, other, by_place: Vec::new() }
     }
@@ -160,6 +175,7 @@ impl Work {
         self.spans.resize(fields, (0, 0));
         self.maps.clear();
         self.event_time = None;
+        self.watermark = None;
         self.error = None;
     }
 
@@ -183,9 +199,34 @@ impl Work {
 struct Object<'a> {
     fields: &'a Fields,
     targets: &'a mut Targets,
-    time: &'a mut Option<TimeParser>,
+    times: Times<'a>,
     work: &'a mut Work,
     out: &'a mut Vec<u8>,
+}
+
+/// What reads the fields that hold times.
+struct Times<'a> {
+    time: &'a mut Option<TimeParser>,
+    watermark: &'a mut Option<TimeParser>,
+}
+
+impl Times<'_> {
+    /// Takes what `target` asks for out of the field's encoded value.
+    fn take(
+        &mut self,
+        target: Target,
+        value: &[u8],
+        work: &mut Work,
+        name: impl Fn() -> String,
+    ) -> Result<(), Undecodable> {
+        if let (true, Some(parser)) = (target.is_time, self.time.as_mut()) {
+            work.event_time = Some(read_time(parser, value, &name)?);
+        }
+        if let (true, Some(parser)) = (target.is_watermark && value != [cbor::NULL], self.watermark.as_mut()) {
+            work.watermark = Some(read_time(parser, value, &name)?);
+        }
+        Ok(())
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Object<'_> {
@@ -210,7 +251,7 @@ impl<'de> Visitor<'de> for Object<'_> {
 impl Object<'_> {
     /// Writes the declared fields' values to `out` and remembers where each lies.
     fn declared_fields<'de, A: MapAccess<'de>>(self, map: &mut A) -> Result<(), A::Error> {
-        let Self { fields, targets, time, work, out } = self;
+        let Self { fields, targets, mut times, work, out } = self;
         let mut place = 0;
         while let Some(target) = map.next_key_seed(Name { targets, place, out: None })? {
             place += 1;
@@ -222,12 +263,13 @@ impl Object<'_> {
             let name = || {
                 let declared =
                     target.field.zip(fields.declared.as_ref()).map(|(field, declared)| &declared[field].name);
-                declared.or(fields.time.as_ref().map(|(name, _)| name)).cloned().unwrap_or_default()
+                let of_time = if target.is_time { &fields.time } else { &fields.watermark };
+                declared.or(of_time.as_ref().map(|(name, _)| name)).cloned().unwrap_or_default()
             };
             let read = map.next_value_seed(Value { out, work, null: &fields.null, column_type: target.column_type });
             read.inspect_err(|_| work.name_error(name))?;
-            if let (true, Some(parser)) = (target.is_time, time.as_mut()) {
-                work.event_time = Some(read_time(parser, &out[start..], name).map_err(|error| work.fail(error))?);
+            if target.is_time || target.is_watermark {
+                times.take(target, &out[start..], work, name).map_err(|error| work.fail(error))?;
             }
             if let Some(field) = target.field {
                 if work.spans[field].1 != 0 {
@@ -241,7 +283,7 @@ impl Object<'_> {
 
     /// Writes the whole object to `out`.
     fn all_fields<'de, A: MapAccess<'de>>(self, map: &mut A) -> Result<(), A::Error> {
-        let Self { fields, targets, time, work, out } = self;
+        let Self { fields, targets, mut times, work, out } = self;
         let open = work.maps.begin(out);
         let mut place = 0;
         let mut start = out.len();
@@ -251,8 +293,8 @@ impl Object<'_> {
             let read = map.next_value_seed(Value { out, work, null: &fields.null, column_type: target.column_type });
             let name = || text_of(&out[start..key_end]);
             read.inspect_err(|_| work.name_error(name))?;
-            if let (true, Some(parser)) = (target.is_time, time.as_mut()) {
-                work.event_time = Some(read_time(parser, &out[key_end..], name).map_err(|error| work.fail(error))?);
+            if target.is_time || target.is_watermark {
+                times.take(target, &out[key_end..], work, name).map_err(|error| work.fail(error))?;
             }
             work.maps.entry(start, key_end, out.len());
             start = out.len();

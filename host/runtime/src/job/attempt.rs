@@ -18,12 +18,13 @@ use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::graph::{Node, NodeKind};
 use wasmill_core::id::{Attempt, OperatorUid, SubtaskId};
 use wasmill_core::key_group::KeyGroupRange;
+use wasmill_core::time::Timestamp;
 
 use super::ports::Resolver;
 use super::prepared::Prepared;
 use super::restore::{self, Begin};
 use super::wire::{self, Wires};
-use super::{Ending, Start, store, unless_stopped};
+use super::{Ending, Start, store, time, unless_stopped};
 use crate::clock::SharedClock;
 use crate::config::Pipeline;
 use crate::control::{Command, Mailbox, Reports};
@@ -35,6 +36,7 @@ use crate::guest::{Component, GuestFactory, InstanceOptions, Limits, SharedState
 use crate::source::{Place, SplitPosition};
 use crate::spawn::{self, Thread};
 use crate::state::{KeyedState, Restore, SharedMemory, StateSpec};
+use crate::subtask::drift::Drift;
 use crate::subtask::operator::{self, Instances, OperatorSubtask};
 use crate::subtask::sink::SinkSubtask;
 use crate::subtask::source::{self, SourceSubtask};
@@ -155,6 +157,8 @@ impl Claimed {
             memory: SharedMemory::new(share(pipeline.state.memory.get(), 1)),
             cache_bytes: cache_bytes(pipeline),
             splits: plan.as_ref().map(|plan| owned_splits(plan)).unwrap_or_default(),
+            watermarks: plan.map(|plan| plan.watermarks).unwrap_or_default(),
+            drifts: time::drifts(pipeline, &mailboxes),
             dir: dir.clone(),
         };
         let bodies = builder.build(wires, fetched.map(|fetched| fetched.begins).unwrap_or_default())?;
@@ -210,6 +214,10 @@ struct Builder<'a> {
     memory: SharedMemory,
     cache_bytes: usize,
     splits: BTreeMap<OperatorUid, Vec<Split>>,
+    /// The watermarks of the restored checkpoint.
+    watermarks: BTreeMap<OperatorUid, Timestamp>,
+    /// What the sources know of each other, where they are kept together.
+    drifts: BTreeMap<SubtaskId, Drift>,
     dir: PathBuf,
 }
 
@@ -245,9 +253,15 @@ impl Builder<'_> {
         Ok(bodies)
     }
 
+    /// From where the node's watermark goes on.
+    fn watermark(&self, node: &Node) -> Timestamp {
+        self.watermarks.get(&node.uid).copied().unwrap_or(Timestamp::MIN)
+    }
+
     fn source(&self, node: &Node, context: Context, mut wires: Wires) -> Result<Body, Fault> {
         let factory = self.options.prepared.sources.get(&node.uid).ok_or_else(|| lost(&context.id))?;
-        let watermark = self.options.pipeline.source(&node.uid).and_then(|source| source.config.watermark());
+        let declared = self.options.pipeline.source(&node.uid).ok_or_else(|| lost(&context.id))?;
+        let watermark = declared.config.watermark();
         let splits = self.splits.get(&node.uid).cloned().unwrap_or_default();
         let positions: Vec<_> = splits
             .iter()
@@ -257,8 +271,9 @@ impl Builder<'_> {
         let reader =
             factory.open(place, &positions).map_err(|fault| fault.at(format_args!("source {}", context.id)))?;
         let options = source::Options {
-            out_of_order: watermark.map_or(Duration::ZERO, |watermark| watermark.out_of_order.get()),
-            idle_after: watermark.and_then(|watermark| watermark.idle).map(|idle| idle.get()),
+            strategy: time::strategy(watermark),
+            idle_after: watermark.idle.map(|idle| idle.get()),
+            drift: self.drifts.get(&context.id).cloned(),
             restored: splits,
         };
         let subtask = SourceSubtask::new(context.clone(), options, reader, wires.take_outputs());
@@ -269,7 +284,7 @@ impl Builder<'_> {
         let factory = self.options.prepared.sinks.get(&node.uid).ok_or_else(|| lost(&context.id))?;
         let place = Place { index: context.id.index, parallelism: node.parallelism };
         let writer = factory.open(place).map_err(|fault| fault.at(format_args!("sink {}", context.id)))?;
-        let subtask = SinkSubtask::new(context.clone(), Gate::new(wires.inputs), writer);
+        let subtask = SinkSubtask::new(context.clone(), Gate::new(wires.inputs, self.watermark(node)), writer);
         Ok(Box::new(move || context.run(|_| subtask.run())))
     }
 
@@ -320,10 +335,12 @@ impl Builder<'_> {
             batch_records: declared.batch.records.get() as usize,
             batch_bytes: bytes(declared.batch.bytes.get()),
             on_failure: declared.on_failure,
+            late_outputs: declared.late_outputs().len(),
             cuts: self.dir.join("cuts"),
             snapshots: Arc::new(Uploads::new(runtime.clone(), self.store.clone(), begin.inventory)),
         };
-        let ports = (Gate::new(std::mem::take(&mut wires.inputs)), wires.take_outputs());
+        let gate = Gate::new(std::mem::take(&mut wires.inputs), self.watermark(node));
+        let ports = (gate, wires.take_outputs());
         let subtask = OperatorSubtask::new(context.clone(), options, ports, instances, call);
         Ok(Box::new(move || context.run(|_| subtask.run())))
     }

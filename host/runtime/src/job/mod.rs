@@ -9,6 +9,7 @@ mod ports;
 mod prepared;
 mod restore;
 mod store;
+mod time;
 mod wire;
 
 use std::sync::Arc;

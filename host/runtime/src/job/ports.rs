@@ -9,10 +9,11 @@ use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::id::OperatorUid;
 
 use super::wire::Ports;
-use crate::config::Pipeline;
 use crate::config::input::Input;
 use crate::config::operator::{DEAD_LETTER, OnFailure};
 use crate::config::source::{RecordShape, Source};
+use crate::config::{self, Pipeline};
+use crate::exchange::gate::OnLate;
 
 /// The ports of a pipeline's nodes.
 pub(super) struct Resolver<'a> {
@@ -21,7 +22,7 @@ pub(super) struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// Whether the node has an output for dead letters, its last one.
+    /// Whether the node has an output for dead letters, after the component's.
     fn makes_dead_letters(&self, uid: &OperatorUid) -> bool {
         self.pipeline.operator(uid).is_some_and(|operator| operator.on_failure == OnFailure::DeadLetter)
     }
@@ -34,7 +35,10 @@ impl Ports for Resolver<'_> {
         if name == DEAD_LETTER && self.makes_dead_letters(from) {
             return Ok(outputs.len().max(1));
         }
-        outputs.iter().position(|port| port.name == name).ok_or_else(|| {
+        if let Some(output) = outputs.iter().position(|port| port.name == name) {
+            return Ok(output);
+        }
+        self.late_output(from, name).ok_or_else(|| {
             let known: Vec<_> = outputs.iter().map(|port| format!("`{}`", port.name)).collect();
             let known = if known.is_empty() { "no named outputs".to_owned() } else { known.join(", ") };
             Fault::new(FaultKind::User, format_args!("`{from}` has no output `{name}`; it has {known}"))
@@ -42,18 +46,50 @@ impl Ports for Resolver<'_> {
     }
 
     fn outputs(&self, uid: &OperatorUid) -> usize {
-        let declared = self.contracts.get(uid).map_or(1, |contract| contract.outputs.len().max(1));
-        declared + usize::from(self.makes_dead_letters(uid))
+        self.own_outputs(uid) + self.pipeline.operator(uid).map_or(0, |operator| operator.late_outputs().len())
+    }
+
+    fn on_late(&self, node: &OperatorUid, edge: usize) -> OnLate {
+        match self.pipeline.inputs(node).get(edge).map(|input| &input.on_late) {
+            None | Some(config::late::OnLate::Pass) => OnLate::Pass,
+            Some(config::late::OnLate::Drop) => OnLate::Drop,
+            Some(config::late::OnLate::Output(name)) => {
+                let output = self.late_output(node, name).map(|output| output - self.own_outputs(node));
+                output.map_or(OnLate::Pass, OnLate::Output)
+            }
+        }
     }
 
     fn declared<'a>(&'a self, node: &OperatorUid, edge: usize) -> Option<&'a Input> {
         self.pipeline.inputs(node).get(edge)
     }
 
-    fn array_fields(&self, from: &OperatorUid) -> Option<Vec<String>> {
+    fn array_fields(&self, from: &OperatorUid, output: Option<&str>) -> Option<Vec<String>> {
+        if let (Some(operator), Some(name)) = (self.pipeline.operator(from), output) {
+            // Late records go out as they came in.
+            let late =
+                operator.inputs.iter().filter(|input| input.on_late == config::late::OnLate::Output(name.into()));
+            let mut fields = late.map(|input| self.array_fields(&input.from, input.output.as_deref()));
+            let first = fields.next()?;
+            return if fields.all(|other| other == first) { first } else { None };
+        }
         match &self.pipeline.source(from)?.config {
             Source::File(file) if file.record == RecordShape::Array => file.fields.clone(),
             _ => None,
         }
+    }
+}
+
+impl Resolver<'_> {
+    /// How many outputs the node's component has; one where there is none.
+    fn own_outputs(&self, uid: &OperatorUid) -> usize {
+        let declared = self.contracts.get(uid).map_or(1, |contract| contract.outputs.len().max(1));
+        declared + usize::from(self.makes_dead_letters(uid))
+    }
+
+    /// The index of a late output.
+    fn late_output(&self, uid: &OperatorUid, name: &str) -> Option<usize> {
+        let late = self.pipeline.operator(uid)?.late_outputs();
+        late.iter().position(|late| *late == name).map(|late| self.own_outputs(uid) + late)
     }
 }

@@ -13,7 +13,7 @@ use wasmill_core::key_group::MaxParallelism;
 use crate::config::input::{Input, OnMissingKey};
 use crate::control::Mailbox;
 use crate::exchange::channel::channel;
-use crate::exchange::gate::InputChannel;
+use crate::exchange::gate::{InputChannel, OnLate};
 use crate::exchange::key::KeyExtractor;
 use crate::exchange::route::{KeyRouter, MissingKey, OutEdge, Outputs, Routing};
 use crate::telemetry::SubtaskMeter;
@@ -42,12 +42,14 @@ impl Wires {
 pub(super) trait Ports {
     /// The index of the output that an edge names.
     fn output(&self, from: &OperatorUid, output: Option<&str>) -> Result<usize, Fault>;
-    /// How many outputs a node has.
+    /// How many outputs a node has, late ones included.
     fn outputs(&self, uid: &OperatorUid) -> usize;
     /// The input as the pipeline file has it.
     fn declared<'a>(&'a self, node: &OperatorUid, edge: usize) -> Option<&'a Input>;
-    /// The fields of the arrays that a node emits, where it emits arrays.
-    fn array_fields(&self, from: &OperatorUid) -> Option<Vec<String>>;
+    /// What becomes of late records of a node's edge.
+    fn on_late(&self, node: &OperatorUid, edge: usize) -> OnLate;
+    /// The fields of the arrays that an output of a node emits, where it emits arrays.
+    fn array_fields(&self, from: &OperatorUid, output: Option<&str>) -> Option<Vec<String>>;
 }
 
 /// Lays all channels of `graph`, whose edges name the inputs of the components.
@@ -72,7 +74,8 @@ pub(super) fn wire(
         for (at, edge) in node.edges.iter().enumerate() {
             let Some(from) = graph.node(&edge.from) else { continue };
             let Some(declared) = ports.declared(&node.uid, at) else { continue };
-            let lay = Lay { from, node, edge, declared, max_parallelism };
+            let on_late = ports.on_late(&node.uid, at);
+            let lay = Lay { from, node, edge, declared, on_late, max_parallelism };
             lay.all(&mut wires, ports)?;
         }
     }
@@ -84,6 +87,7 @@ struct Lay<'a> {
     node: &'a Node,
     edge: &'a Edge,
     declared: &'a Input,
+    on_late: OnLate,
     max_parallelism: MaxParallelism,
 }
 
@@ -106,7 +110,7 @@ impl Lay<'_> {
                 let receiver = SubtaskId { uid: self.node.uid.clone(), index: receiver };
                 let Some(wires) = wires.get_mut(&receiver) else { continue };
                 let (near, far) = channel(bell.clone(), wires.mailbox.bell().clone());
-                wires.inputs.push(InputChannel { input, receiver: far });
+                wires.inputs.push(InputChannel { input, on_late: self.on_late, receiver: far });
                 targets.push(near);
             }
             let edge = OutEdge { routing: self.routing(ports, meter)?, targets };
@@ -122,7 +126,7 @@ impl Lay<'_> {
             Exchange::Broadcast => Routing::Broadcast,
             Exchange::Rebalance => Routing::Rebalance { next: 0 },
             Exchange::Key => {
-                let fields = ports.array_fields(&self.from.uid);
+                let fields = ports.array_fields(&self.from.uid, self.edge.output.as_deref());
                 let policy = match self.declared.on_missing_key {
                     OnMissingKey::Fail => MissingKey::Fail,
                     OnMissingKey::Drop => MissingKey::Drop,

@@ -5,12 +5,13 @@
 
 mod access;
 mod batcher;
+pub mod drift;
 mod emit;
+mod late;
 pub mod operator;
 pub mod sink;
 pub mod source;
 pub mod upload;
-
 mod watermark;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::control::{Mailbox, Report, Reports};
 use crate::telemetry::SubtaskMeter;
 
 pub use access::CallState;
+pub use watermark::Strategy;
 
 /// How long a subtask with nothing to do sleeps before it looks around by itself.
 const IDLE_WAIT: Duration = Duration::from_millis(100);

@@ -22,6 +22,7 @@ use wasmill_core::time::Timestamp;
 
 use super::access::CallState;
 use super::batcher::Batcher;
+use super::late::Late;
 use super::{Context, IDLE_WAIT};
 use crate::config::operator::OnFailure;
 use crate::control::Command;
@@ -51,8 +52,10 @@ pub struct Options {
     /// About most bytes of keys and values of a call.
     pub batch_bytes: usize,
     /// What becomes of a record on which the guest fails. With `DeadLetter` the subtask has one output more than the contract,
-    /// the last one, for dead letters.
+    /// after the component's, for dead letters.
     pub on_failure: OnFailure,
+    /// How many late outputs there are; they come after all others.
+    pub late_outputs: usize,
     /// Where local cuts are made.
     pub cuts: PathBuf,
     /// Takes snapshots on from their local cuts.
@@ -75,6 +78,7 @@ pub struct OperatorSubtask {
     eager: Vec<Vec<Eager>>,
     /// Emits that are not sent on yet, by output.
     emitted: Vec<RecordBatch>,
+    late: Late,
     stopping: bool,
 }
 
@@ -91,7 +95,14 @@ impl OperatorSubtask {
         let eager = (0..options.contract.inputs.len().max(1)).map(|input| riding(&options.contract, input)).collect();
         let dead_letters = usize::from(options.on_failure == OnFailure::DeadLetter);
         let emitted = vec![RecordBatch::default(); options.contract.outputs.len().max(1) + dead_letters];
-        let batcher = Batcher::new(options.batch_records, options.batch_bytes);
+        let mut batcher = Batcher::new(options.batch_records, options.batch_bytes);
+        let mut late = Late::new(options.late_outputs);
+        if gate.watermark() > Timestamp::MIN {
+            // Restored: in force for the first records, and said again to those that follow.
+            batcher.advance(gate.watermark());
+            late.mark(gate.watermark());
+            context.meter.watermark(gate.watermark());
+        }
         Self {
             context,
             options,
@@ -104,6 +115,7 @@ impl OperatorSubtask {
             input: 0,
             eager,
             emitted,
+            late,
             stopping: false,
         }
     }
@@ -146,6 +158,10 @@ impl OperatorSubtask {
                 self.flush()?;
                 self.outputs.send_idle();
             }
+            Some(Event::Active) => {
+                self.flush()?;
+                self.outputs.send_active();
+            }
         }
         Ok(true)
     }
@@ -183,12 +199,17 @@ impl OperatorSubtask {
             self.input = input;
         }
         self.context.meter.received(batch.len() as u64, batch.payload_bytes() as u64);
+        let on_late = self.gate.on_late(channel);
         let mut marks = batch.marks.iter().peekable();
         for record in 0..batch.len() {
             while let Some(mark) = marks.next_if(|mark| mark.after as usize <= record) {
                 if let Some(watermark) = self.gate.advance(channel, mark.watermark) {
                     self.advance(watermark);
                 }
+            }
+            let late = batch.times[record].is_late(self.gate.watermark());
+            if late && !self.late.passes(on_late, batch, record, &self.context.meter) {
+                continue;
             }
             if self.batcher.is_full() {
                 self.call()?;
@@ -208,6 +229,7 @@ impl OperatorSubtask {
 
     fn advance(&mut self, watermark: Timestamp) {
         self.batcher.advance(watermark);
+        self.late.mark(watermark);
         self.context.meter.watermark(watermark);
     }
 
@@ -222,7 +244,7 @@ impl OperatorSubtask {
 
     /// Sends on what was emitted, of each output with more than `records` records or `bytes` bytes.
     fn ship(&mut self, records: usize, bytes: usize) -> Result<(), Fault> {
-        for (output, batch) in self.emitted.iter_mut().enumerate() {
+        for (output, batch) in self.emitted.iter_mut().chain(self.late.outputs()).enumerate() {
             let empty = batch.is_empty() && batch.marks.is_empty();
             if empty || (records > 0 && batch.len() < records && batch.payload_bytes() < bytes) {
                 continue;

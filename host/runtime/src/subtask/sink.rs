@@ -80,7 +80,7 @@ impl SinkSubtask {
             Some(Event::Barrier(barrier)) => self.snapshot(barrier)?,
             Some(Event::Declined(checkpoint)) => self.context.decline(checkpoint, "a newer barrier overtook it"),
             Some(Event::Watermark(watermark)) => self.context.meter.watermark(watermark),
-            Some(Event::Idle) => {}
+            Some(Event::Idle | Event::Active) => {}
         }
         Ok(true)
     }

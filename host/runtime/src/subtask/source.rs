@@ -1,7 +1,7 @@
 //! The loop of a source's subtask: read, mark watermarks, emit; a barrier notes where every split is.
 //!
-//! Owns pacing by room and the end of input: a source that has read all stays and serves barriers until the job's last one.
-//! Does not own how records are read.
+//! Owns pacing by room and by the other sources, idleness, and the end of input: a source that has read all stays and serves
+//! barriers until the job's last one. Does not own how records are read.
 
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ use wasmill_core::fault::Fault;
 use wasmill_core::record::{RecordBatch, WatermarkMark};
 use wasmill_core::time::Timestamp;
 
-use super::watermark::SourceWatermark;
+use super::drift::Drift;
+use super::watermark::{SourceWatermark, Strategy};
 use super::{Context, IDLE_WAIT, micros};
 use crate::control::{Command, Report};
 use crate::exchange::route::Outputs;
-use crate::source::{ReadOutcome, SourceReader};
+use crate::source::{ReadOutcome, SourceReader, SplitPosition};
 use crate::telemetry::DropReason;
 
 /// Most records of one read.
@@ -23,10 +24,12 @@ const READ_RECORDS: usize = 1024;
 
 /// What a source's subtask is made with.
 pub struct Options {
-    /// How late records may be.
-    pub out_of_order: Duration,
-    /// After how long a silent split holds nothing back; `None`: never.
+    /// From what watermarks are made.
+    pub strategy: Strategy,
+    /// After how long a split with nothing to read holds nothing back; `None`: never.
     pub idle_after: Option<Duration>,
+    /// How far it may be ahead of the other sources; `None`: without limit.
+    pub drift: Option<Drift>,
     /// Where the splits were at the restored checkpoint.
     pub restored: Vec<Split>,
 }
@@ -34,10 +37,14 @@ pub struct Options {
 /// A source's subtask.
 pub struct SourceSubtask {
     context: Context,
+    strategy: Strategy,
+    drift: Option<Drift>,
     restored: Vec<Split>,
     reader: Box<dyn SourceReader>,
     outputs: Outputs,
     watermark: SourceWatermark,
+    /// Which of the open splits are too far ahead.
+    held: Vec<bool>,
     undecodable: u64,
     idle: bool,
     phase: Phase,
@@ -54,17 +61,23 @@ impl SourceSubtask {
     /// A subtask that reads `reader` and emits to `outputs`.
     #[must_use]
     pub fn new(context: Context, options: Options, reader: Box<dyn SourceReader>, outputs: Outputs) -> Self {
-        let watermark = SourceWatermark::new(options.out_of_order, options.idle_after);
-        Self {
+        let watermark = SourceWatermark::new(options.strategy, options.idle_after);
+        let mut subtask = Self {
             context,
+            strategy: options.strategy,
+            drift: options.drift,
             restored: options.restored,
             reader,
             outputs,
             watermark,
+            held: Vec::new(),
             undecodable: 0,
             idle: false,
             phase: Phase::Reading,
-        }
+        };
+        // A barrier may come before the first read.
+        subtask.open();
+        subtask
     }
 
     /// Runs until the coordinator lets it finish.
@@ -72,6 +85,7 @@ impl SourceSubtask {
     /// # Errors
     /// Whatever ends the attempt.
     pub fn run(mut self) -> Result<(), Fault> {
+        self.begin()?;
         while !self.serve()? {
             if self.phase != Phase::Reading {
                 self.context.mailbox.bell().wait(IDLE_WAIT);
@@ -80,10 +94,31 @@ impl SourceSubtask {
             } else {
                 let begin = self.context.clock.monotonic();
                 self.context.mailbox.bell().wait(IDLE_WAIT);
-                self.context.meter.backpressured(self.context.clock.monotonic().saturating_sub(begin));
+                let waited = self.context.clock.monotonic().saturating_sub(begin);
+                self.watermark.paused(waited);
+                self.context.meter.backpressured(waited);
             }
         }
         Ok(())
+    }
+
+    /// Says where a restored source's watermark was; one without watermarks is idle from the start.
+    fn begin(&mut self) -> Result<(), Fault> {
+        if self.strategy == Strategy::None {
+            self.idle = true;
+            self.outputs.send_idle();
+        }
+        let restored = self.watermark.look_around(self.context.clock.monotonic());
+        self.advance(restored)
+    }
+
+    /// Takes up the splits that the reader has opened.
+    fn open(&mut self) {
+        let (reader, restored) = (&self.reader, &self.restored);
+        self.watermark.open(reader.open_splits(), |split| {
+            let name = reader.split_name(split);
+            restored.iter().find(|restored| restored.split == name)
+        });
     }
 
     fn serve(&mut self) -> Result<bool, Fault> {
@@ -99,35 +134,81 @@ impl SourceSubtask {
 
     fn read(&mut self) -> Result<(), Fault> {
         let begin = self.context.clock.monotonic();
+        if self.hold() {
+            self.context.mailbox.bell().wait(IDLE_WAIT);
+            let waited = self.context.clock.monotonic().saturating_sub(begin);
+            self.watermark.paused(waited);
+            self.context.meter.held(waited);
+            return Ok(());
+        }
         let mut batch = RecordBatch::default();
         let outcome = self.reader.read(&mut batch, READ_RECORDS, self.context.clock.now())?;
-        let (reader, restored) = (&self.reader, &self.restored);
-        self.watermark.open(self.reader.open_splits(), begin, |split| {
-            let name = reader.split_name(split);
-            restored.iter().find(|restored| restored.split == name).map(|restored| restored.watermark)
-        });
         let counts = self.reader.counts();
         self.context.meter.dropped(DropReason::Undecodable, counts.undecodable - self.undecodable);
         self.undecodable = counts.undecodable;
         match outcome {
             ReadOutcome::Read { split } => {
-                self.idle = false;
-                self.watermark.observe(split, &mut batch, 0, begin);
+                self.wake();
+                self.watermark.observe(split, &mut batch, begin);
+                self.look_for_silence(begin);
                 self.context.meter.received(batch.len() as u64, batch.payload_bytes() as u64);
                 self.emit(batch)?;
             }
             ReadOutcome::SplitEnded { split } => {
                 let advanced = self.watermark.end(split, begin);
+                self.open();
                 self.advance(advanced)?;
             }
-            ReadOutcome::Wait(wait) => self.wait(begin, wait)?,
+            ReadOutcome::Wait(wait) => {
+                self.look_for_silence(begin);
+                self.wait(begin, wait)?;
+            }
             ReadOutcome::End => {
                 self.advance(Some(Timestamp::MAX))?;
                 self.phase = Phase::Exhausted;
                 self.context.report(Report::Exhausted(self.context.id.clone()));
             }
         }
+        self.tell(begin);
         Ok(())
+    }
+
+    /// Holds the splits back that are too far ahead of the other sources; whether there is none left to read.
+    fn hold(&mut self) -> bool {
+        let Some(drift) = &self.drift else { return false };
+        // Before the look at the others, so that no move of theirs is missed.
+        drift.holds(true);
+        self.held.clear();
+        self.held.extend(self.watermark.ahead_of(drift.bound()));
+        self.reader.hold(&self.held);
+        drift.holds(self.held.contains(&true));
+        !self.held.is_empty() && self.held.iter().all(|held| *held)
+    }
+
+    /// Asks which splits had nothing to read, also while others have.
+    fn look_for_silence(&mut self, now: Duration) {
+        let reader = &self.reader;
+        self.watermark.waiting(now, |split| reader.is_waiting(split));
+    }
+
+    /// After silence: the watermark holds others back again, before the records that follow.
+    fn wake(&mut self) {
+        if self.idle && self.strategy != Strategy::None {
+            self.idle = false;
+            self.outputs.send_active();
+        }
+    }
+
+    /// Tells the other sources and whoever watches which watermark is the least here.
+    fn tell(&self, now: Duration) {
+        let reading = self.phase == Phase::Reading;
+        if let Some(drift) = &self.drift {
+            drift.publish(self.watermark.least_to_read().filter(|_| reading));
+        }
+        let slowest = self.watermark.slowest(now).filter(|_| reading);
+        let slowest = slowest.filter(|(split, _)| *split < self.reader.open_splits());
+        let slowest = slowest.map(|(split, watermark)| (self.reader.split_name(split), watermark));
+        self.context.meter.slowest(slowest, self.watermark.active(now));
     }
 
     fn wait(&mut self, now: Duration, wait: Duration) -> Result<(), Fault> {
@@ -137,6 +218,7 @@ impl SourceSubtask {
             self.idle = true;
             self.outputs.send_idle();
         }
+        self.tell(now);
         self.context.mailbox.bell().wait(wait.min(IDLE_WAIT));
         self.context.meter.idled(self.context.clock.monotonic().saturating_sub(now));
         Ok(())
@@ -179,19 +261,22 @@ impl SourceSubtask {
         self.context.acknowledge(barrier.checkpoint, Part { durations, ..part });
     }
 
-    /// Where every split is, with its watermark; one that is not open has none.
+    /// Where every split is, with its watermark; one that was not opened has the one that was restored.
     fn splits(&self) -> Vec<Split> {
         let open: Vec<&str> = (0..self.reader.open_splits()).map(|split| self.reader.split_name(split)).collect();
-        self.reader
-            .positions()
-            .into_iter()
-            .map(|at| {
-                let watermark = match open.iter().position(|name| *name == at.split) {
-                    Some(split) => self.watermark.of_split(split),
-                    None => Timestamp::MIN,
-                };
-                Split { split: at.split, position: at.position, watermark }
-            })
-            .collect()
+        let of_open = |name: &str| self.watermark.of_split(open.iter().position(|open| *open == name)?);
+        let of_restored = |name: &str| {
+            let restored = self.restored.iter().find(|restored| restored.split == name)?;
+            Some((restored.watermark, restored.latest, restored.since))
+        };
+        let with_watermark = |at: SplitPosition| {
+            let known = of_open(&at.split).or_else(|| of_restored(&at.split));
+            let (watermark, latest, since) = known.unwrap_or((Timestamp::MIN, None, 0));
+            Split { split: at.split, position: at.position, watermark, latest, since }
+        };
+        self.reader.positions().into_iter().map(with_watermark).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

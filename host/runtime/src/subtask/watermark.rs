@@ -1,10 +1,11 @@
-//! Makes a source's watermarks from the times of its records, split by split.
+//! Makes a source's watermarks, split by split: from the times of its records, or from what they say themselves.
 //!
-//! Owns the strategy of bounded out-of-orderness and where marks lie: after fixed numbers of records or steps of event time,
-//! never where a batch happens to end. The clock serves idleness alone.
+//! Owns the strategies and where marks lie: after fixed numbers of records or steps of event time, or where a record says so,
+//! never where a batch happens to end. The clock serves idleness alone. Does not know other subtasks.
 
 use std::time::Duration;
 
+use wasmill_core::checkpoint::manifest;
 use wasmill_core::record::{RecordBatch, WatermarkMark};
 use wasmill_core::time::Timestamp;
 
@@ -15,10 +16,21 @@ const EVERY_MILLIS: Duration = Duration::from_millis(100);
 /// The least step of event time: watermark W means that no record at or before W follows.
 const TICK: Duration = Duration::from_millis(1);
 
+/// From what watermarks are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strategy {
+    /// There are none: no split counts.
+    None,
+    /// From the greatest time read, less this, less 1 ms.
+    Times(Duration),
+    /// From the marks that records bring with them.
+    Marks,
+}
+
 /// The watermark of one source subtask.
 #[derive(Debug)]
 pub(super) struct SourceWatermark {
-    out_of_order: Duration,
+    strategy: Strategy,
     idle_after: Option<Duration>,
     splits: Vec<Split>,
     current: Timestamp,
@@ -26,44 +38,64 @@ pub(super) struct SourceWatermark {
 
 #[derive(Debug, Clone, Copy)]
 struct Split {
-    latest: Timestamp,
+    /// The greatest time read; none before the first record.
+    latest: Option<Timestamp>,
     watermark: Timestamp,
     since: u32,
-    last_read: Duration,
+    /// Since when there has been nothing to read.
+    waiting_since: Option<Duration>,
 }
 
 impl SourceWatermark {
-    /// Records may be `out_of_order` late; a split without a record for `idle_after` holds nothing back.
-    pub(super) fn new(out_of_order: Duration, idle_after: Option<Duration>) -> Self {
-        Self { out_of_order, idle_after, splits: Vec::new(), current: Timestamp::MIN }
+    /// A split with nothing to read for `idle_after` holds nothing back.
+    pub(super) fn new(strategy: Strategy, idle_after: Option<Duration>) -> Self {
+        Self { strategy, idle_after, splits: Vec::new(), current: Timestamp::MIN }
     }
 
-    /// Makes room for `open` splits; those that are new begin at the watermark that `restored` tells, if any.
-    pub(super) fn open(&mut self, open: usize, now: Duration, restored: impl Fn(usize) -> Option<Timestamp>) {
+    /// Makes room for `open` splits; those that are new go on from where `restored` says that they were.
+    pub(super) fn open<'a>(&mut self, open: usize, restored: impl Fn(usize) -> Option<&'a manifest::Split>) {
         for split in self.splits.len()..open {
-            let watermark = restored(split).unwrap_or(Timestamp::MIN);
-            let latest = if watermark == Timestamp::MIN { watermark } else { watermark.plus(self.out_of_order + TICK) };
-            self.splits.push(Split { latest, watermark, since: 0, last_read: now });
+            let (watermark, latest, since) = restored(split)
+                .map_or((Timestamp::MIN, None, 0), |restored| (restored.watermark, restored.latest, restored.since));
+            self.splits.push(Split { latest, watermark, since, waiting_since: None });
         }
     }
 
-    /// Looks at the records of `batch` from `start` on, all of `split`, and puts the marks between them.
-    pub(super) fn observe(&mut self, split: usize, batch: &mut RecordBatch, start: usize, now: Duration) {
-        for record in start..batch.times.len() {
+    /// Looks at the records of `batch`, all of `split`, and puts the marks between them.
+    pub(super) fn observe(&mut self, split: usize, batch: &mut RecordBatch, now: Duration) {
+        let said = std::mem::take(&mut batch.marks);
+        let Some(state) = self.splits.get_mut(split) else { return };
+        state.waiting_since = None;
+        let mut said = said.into_iter().peekable();
+        for record in 0..batch.times.len() {
             let Some(state) = self.splits.get_mut(split) else { return };
-            state.latest = state.latest.max(batch.times[record]);
-            state.last_read = now;
-            state.since += 1;
-            let watermark = state.latest.minus(self.out_of_order + TICK);
-            if watermark > state.watermark
-                && (state.since >= EVERY_RECORDS || watermark >= state.watermark.plus(EVERY_MILLIS))
-            {
-                state.watermark = watermark;
-                state.since = 0;
-                if let Some(watermark) = self.combine(now) {
-                    batch.marks.push(WatermarkMark { after: record as u32 + 1, watermark });
-                }
+            state.since = state.since.saturating_add(1);
+            let after = record as u32 + 1;
+            let next = match self.strategy {
+                Strategy::None => None,
+                Strategy::Times(out_of_order) => state.by_time(batch.times[record], out_of_order),
+                Strategy::Marks => said.next_if(|mark| mark.after <= after).and_then(|mark| state.by_mark(mark)),
+            };
+            let Some(next) = next else { continue };
+            state.watermark = next;
+            state.since = 0;
+            if let Some(watermark) = self.combine(now) {
+                batch.marks.push(WatermarkMark { after, watermark });
             }
+        }
+    }
+
+    /// Which splits have nothing to read, as the reader found.
+    pub(super) fn waiting(&mut self, now: Duration, is_waiting: impl Fn(usize) -> bool) {
+        for (index, split) in self.splits.iter_mut().enumerate() {
+            split.waiting_since = is_waiting(index).then(|| split.waiting_since.unwrap_or(now));
+        }
+    }
+
+    /// The source itself had to wait this long: no split was silent in that time.
+    pub(super) fn paused(&mut self, waited: Duration) {
+        for since in self.splits.iter_mut().filter_map(|split| split.waiting_since.as_mut()) {
+            *since = since.saturating_add(waited);
         }
     }
 
@@ -82,12 +114,37 @@ impl SourceWatermark {
 
     /// Whether every split is idle.
     pub(super) fn all_idle(&self, now: Duration) -> bool {
-        self.splits.iter().all(|split| self.idle(split, now))
+        self.splits.iter().all(|split| self.is_idle(split, now))
     }
 
-    /// The watermark of an open split.
-    pub(super) fn of_split(&self, split: usize) -> Timestamp {
-        self.splits.get(split).map_or(Timestamp::MIN, |split| split.watermark)
+    /// The watermark, the greatest time and the records since of an open split.
+    pub(super) fn of_split(&self, split: usize) -> Option<(Timestamp, Option<Timestamp>, u32)> {
+        self.splits.get(split).map(|split| (split.watermark, split.latest, split.since))
+    }
+
+    /// Of the splits that are not idle, the one with the least watermark: the one that holds the others back.
+    pub(super) fn slowest(&self, now: Duration) -> Option<(usize, Timestamp)> {
+        let active = self.splits.iter().enumerate().filter(|(_, split)| !self.is_idle(split, now));
+        active.map(|(index, split)| (index, split.watermark)).min_by_key(|&(_, watermark)| watermark)
+    }
+
+    /// How many splits are not idle.
+    pub(super) fn active(&self, now: Duration) -> usize {
+        self.splits.iter().filter(|split| !self.is_idle(split, now)).count()
+    }
+
+    /// The least watermark of the splits that have something to read: what sources that are ahead wait for.
+    pub(super) fn least_to_read(&self) -> Option<Timestamp> {
+        if self.strategy == Strategy::None {
+            return None;
+        }
+        self.splits.iter().filter(|split| split.waiting_since.is_none()).map(|split| split.watermark).min()
+    }
+
+    /// Which of the open splits are further ahead than `bound`.
+    pub(super) fn ahead_of(&self, bound: Option<Timestamp>) -> impl Iterator<Item = bool> {
+        let counts = self.strategy != Strategy::None;
+        self.splits.iter().map(move |split| counts && bound.is_some_and(|bound| split.watermark > bound))
     }
 
     /// The watermark sent last.
@@ -95,13 +152,13 @@ impl SourceWatermark {
         self.current
     }
 
-    fn idle(&self, split: &Split, now: Duration) -> bool {
-        self.idle_after.is_some_and(|after| now.saturating_sub(split.last_read) >= after)
+    fn is_idle(&self, split: &Split, now: Duration) -> bool {
+        let silent = |after: Duration| split.waiting_since.is_some_and(|since| now.saturating_sub(since) >= after);
+        self.strategy == Strategy::None || self.idle_after.is_some_and(silent)
     }
 
     fn combine(&mut self, now: Duration) -> Option<Timestamp> {
-        let active = self.splits.iter().filter(|split| !self.idle(split, now));
-        let least = active.map(|split| split.watermark).min()?;
+        let (_, least) = self.slowest(now)?;
         (least > self.current).then(|| {
             self.current = least;
             least
@@ -109,48 +166,22 @@ impl SourceWatermark {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn batch(times: impl IntoIterator<Item = i64>) -> RecordBatch {
-        let mut batch = RecordBatch::default();
-        times.into_iter().for_each(|time| batch.push(None, Timestamp::from_millis(time), None));
-        batch
+impl Split {
+    /// The watermark after a record of that time, where it is due.
+    fn by_time(&mut self, time: Timestamp, out_of_order: Duration) -> Option<Timestamp> {
+        let latest = self.latest.map_or(time, |latest| latest.max(time));
+        self.latest = Some(latest);
+        let watermark = latest.minus(out_of_order).minus(TICK);
+        let due = self.since >= EVERY_RECORDS || watermark >= self.watermark.plus(EVERY_MILLIS);
+        (watermark > self.watermark && due).then_some(watermark)
     }
 
-    fn marks(batch: &RecordBatch) -> Vec<(u32, i64)> {
-        batch.marks.iter().map(|mark| (mark.after, mark.watermark.as_millis())).collect()
-    }
-
-    #[test]
-    fn marks_do_not_depend_on_where_batches_end() {
-        let times: Vec<i64> = (0..5_000).map(|i| i * 7 % 4_001).collect();
-        let positions = |size: usize| {
-            let mut watermark = SourceWatermark::new(Duration::from_millis(10), None);
-            watermark.open(1, Duration::ZERO, |_| None);
-            let mut all = Vec::new();
-            for (index, chunk) in times.chunks(size).enumerate() {
-                let mut batch = batch(chunk.iter().copied());
-                watermark.observe(0, &mut batch, 0, Duration::ZERO);
-                all.extend(marks(&batch).iter().map(|(after, mark)| ((index * size) as u32 + after, *mark)));
-            }
-            all
-        };
-        assert_eq!(positions(1), positions(5_000));
-        assert_eq!(positions(7), positions(1024));
-        assert!(positions(1).len() > 10);
-    }
-
-    #[test]
-    fn a_silent_split_holds_time_back_until_it_is_idle() {
-        let mut watermark = SourceWatermark::new(Duration::ZERO, Some(Duration::from_secs(5)));
-        watermark.open(2, Duration::ZERO, |_| None);
-        let mut records = batch([1_000]);
-        watermark.observe(0, &mut records, 0, Duration::from_secs(4));
-        assert_eq!(marks(&records), []);
-        assert_eq!(watermark.look_around(Duration::from_secs(5)), Some(Timestamp::from_millis(999)));
-        assert!(!watermark.all_idle(Duration::from_secs(8)));
-        assert!(watermark.all_idle(Duration::from_secs(9)));
+    /// The watermark that a record says. The end of time is not a record's to say.
+    fn by_mark(self, mark: WatermarkMark) -> Option<Timestamp> {
+        let watermark = mark.watermark.min(Timestamp::MAX.minus(TICK));
+        (watermark > self.watermark).then_some(watermark)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,8 @@
 //!
 //! Owns what the job tells of itself; whoever shows it takes a [`Snapshot`]. Does not own how it is shown.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +12,11 @@ use serde::{Deserialize, Serialize};
 use wasmill_core::id::{Attempt, CheckpointId, JobId, SubtaskId};
 use wasmill_core::time::Timestamp;
 
-use super::meter::{Reading, SubtaskMeter};
+use super::meter::{Reading, SlowestSplit, SubtaskMeter};
 use super::metric;
+
+/// Most splits that are remembered to have been the slowest.
+const MOST_SLOWEST: usize = 1_000;
 
 /// What a job is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +108,7 @@ struct Inner {
     meters: Vec<Arc<SubtaskMeter>>,
     /// What the subtasks of earlier attempts counted, so that a counter never goes back.
     earlier: BTreeMap<SubtaskId, Reading>,
+    were_slowest: BTreeSet<(SubtaskId, String)>,
     checkpoint: Option<CheckpointReport>,
     restore: Option<RestoreReport>,
     failure: Option<String>,
@@ -131,6 +135,10 @@ pub struct Snapshot {
     pub subtasks: Vec<Reading>,
     /// What the subtasks of earlier attempts counted, added up; of weight are the counters alone.
     pub earlier: BTreeMap<SubtaskId, Reading>,
+    /// Where more than one split is read: the one whose watermark is the least, which holds the job's back.
+    pub slowest: Option<(SubtaskId, SlowestSplit)>,
+    /// The splits that were it at some look, the present one included; no more than 1,000.
+    pub were_slowest: BTreeSet<(SubtaskId, String)>,
     /// The last checkpoint that completed.
     pub checkpoint: Option<CheckpointReport>,
     /// The last restore.
@@ -153,6 +161,7 @@ impl StatusBoard {
             failed: 0,
             meters: Vec::new(),
             earlier: BTreeMap::new(),
+            were_slowest: BTreeSet::new(),
             checkpoint: None,
             restore: None,
             failure: None,
@@ -209,7 +218,14 @@ impl StatusBoard {
     /// The board now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let inner = self.0.lock();
+        let mut inner = self.0.lock();
+        let subtasks: Vec<_> = inner.meters.iter().map(|meter| meter.read()).collect();
+        let slowest = slowest(&subtasks);
+        if let Some((subtask, slowest)) = &slowest
+            && inner.were_slowest.len() < MOST_SLOWEST
+        {
+            inner.were_slowest.insert((subtask.clone(), slowest.split.clone()));
+        }
         Snapshot {
             job: inner.job.clone(),
             phase: inner.phase,
@@ -218,11 +234,23 @@ impl StatusBoard {
             restarts: inner.restarts,
             completed: inner.completed,
             failed: inner.failed,
-            subtasks: inner.meters.iter().map(|meter| meter.read()).collect(),
+            subtasks,
             earlier: inner.earlier.clone(),
+            slowest,
+            were_slowest: inner.were_slowest.clone(),
             checkpoint: inner.checkpoint.clone(),
             restore: inner.restore.clone(),
             failure: inner.failure.clone(),
         }
     }
+}
+
+/// The slowest split of all, where there is more than one.
+fn slowest(subtasks: &[Reading]) -> Option<(SubtaskId, SlowestSplit)> {
+    let splits = subtasks.iter().filter_map(|reading| Some((&reading.id, reading.slowest.as_ref()?)));
+    if splits.clone().map(|(_, slowest)| slowest.among).sum::<usize>() < 2 {
+        return None;
+    }
+    let slowest = splits.min_by_key(|(_, slowest)| slowest.watermark);
+    slowest.map(|(subtask, slowest)| (subtask.clone(), slowest.clone()))
 }

@@ -31,11 +31,13 @@ pub enum DropReason {
     ResultLimit,
     /// What the guest returned for them is not valid.
     Malformed,
+    /// They came after the watermark had passed them.
+    Late,
 }
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Undecodable,
         Self::MissingKey,
         Self::Rejected,
@@ -44,6 +46,7 @@ impl DropReason {
         Self::MemoryLimit,
         Self::ResultLimit,
         Self::Malformed,
+        Self::Late,
     ];
 
     /// As a label.
@@ -53,6 +56,7 @@ impl DropReason {
             Self::Undecodable => "undecodable",
             Self::MissingKey => "missing-key",
             Self::Rejected => "rejected",
+            Self::Late => "late",
             Self::Trap => "trap",
             Self::TimeLimit => "time-limit",
             Self::MemoryLimit => "memory-limit",
@@ -108,6 +112,17 @@ pub struct CacheTally {
     pub bytes: u64,
 }
 
+/// The split of a source subtask whose watermark is the least of those that are neither idle nor ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlowestSplit {
+    /// Its name.
+    pub split: String,
+    /// Its watermark.
+    pub watermark: Timestamp,
+    /// How many of the subtask's splits are neither idle nor ended, this one included.
+    pub among: usize,
+}
+
 /// The counters of one subtask, since its attempt began.
 #[derive(Debug)]
 pub struct SubtaskMeter {
@@ -121,7 +136,10 @@ pub struct SubtaskMeter {
     called_nanos: AtomicU64,
     backpressured_nanos: AtomicU64,
     idle_nanos: AtomicU64,
+    held_nanos: AtomicU64,
+    late: AtomicU64,
     watermark: AtomicI64,
+    slowest: Mutex<Option<SlowestSplit>>,
     dropped: [AtomicU64; DropReason::ALL.len()],
     dead_letters: [AtomicU64; DropReason::ALL.len()],
     isolations: AtomicU64,
@@ -154,8 +172,14 @@ pub struct Reading {
     pub backpressured: Duration,
     /// Time waited for input.
     pub idle: Duration,
+    /// Time a source was not read because it was ahead of the others.
+    pub held: Duration,
+    /// Records that came after the watermark had passed them.
+    pub late: u64,
     /// The watermark; `None` before the first.
     pub watermark: Option<Timestamp>,
+    /// Of a source that reads: its slowest split.
+    pub slowest: Option<SlowestSplit>,
     /// Records left out, by reason.
     pub dropped: Vec<(DropReason, u64)>,
     /// Records set aside as dead letters, by reason.
@@ -189,7 +213,10 @@ impl SubtaskMeter {
             called_nanos: AtomicU64::new(0),
             backpressured_nanos: AtomicU64::new(0),
             idle_nanos: AtomicU64::new(0),
+            held_nanos: AtomicU64::new(0),
+            late: AtomicU64::new(0),
             watermark: AtomicI64::new(i64::MIN),
+            slowest: Mutex::default(),
             dropped: [const { AtomicU64::new(0) }; DropReason::ALL.len()],
             dead_letters: [const { AtomicU64::new(0) }; DropReason::ALL.len()],
             isolations: AtomicU64::new(0),
@@ -226,6 +253,30 @@ impl SubtaskMeter {
     /// Waited this long for input.
     pub fn idled(&self, waited: Duration) {
         add(&self.idle_nanos, waited);
+    }
+
+    /// Waited this long for the other sources.
+    pub fn held(&self, waited: Duration) {
+        add(&self.held_nanos, waited);
+    }
+
+    /// A record came after the watermark had passed it.
+    pub fn late(&self) {
+        self.late.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The slowest of `among` splits and its watermark are these.
+    pub fn slowest(&self, slowest: Option<(&str, Timestamp)>, among: usize) {
+        let mut known = self.slowest.lock();
+        match (&mut *known, slowest) {
+            (Some(known), Some((split, watermark))) if known.split == split => {
+                known.watermark = watermark;
+                known.among = among;
+            }
+            (known, slowest) => {
+                *known = slowest.map(|(split, watermark)| SlowestSplit { split: split.to_owned(), watermark, among });
+            }
+        }
     }
 
     /// The watermark became this.
@@ -290,7 +341,10 @@ impl SubtaskMeter {
             called: nanos(&self.called_nanos),
             backpressured: nanos(&self.backpressured_nanos),
             idle: nanos(&self.idle_nanos),
+            held: nanos(&self.held_nanos),
+            late: load(&self.late),
             watermark: watermark.map(Timestamp::from_millis),
+            slowest: self.slowest.lock().clone(),
             dropped: DropReason::ALL.map(|reason| (reason, load(&self.dropped[reason as usize]))).to_vec(),
             dead_letters: DropReason::ALL.map(|reason| (reason, load(&self.dead_letters[reason as usize]))).to_vec(),
             isolations: load(&self.isolations),
@@ -314,6 +368,8 @@ impl Reading {
         self.called += other.called;
         self.backpressured += other.backpressured;
         self.idle += other.idle;
+        self.held += other.held;
+        self.late += other.late;
         let dead_letters = self.dead_letters.iter_mut().zip(&other.dead_letters);
         for (mine, other) in self.dropped.iter_mut().zip(&other.dropped).chain(dead_letters) {
             mine.1 += other.1;

@@ -39,6 +39,7 @@ const JOB: &[&str] = &["job"];
 const JOB_PART: &[&str] = &["job", "part"];
 const SUBTASK: &[&str] = &["job", "uid", "subtask"];
 const SUBTASK_REASON: &[&str] = &["job", "uid", "subtask", "reason"];
+const SUBTASK_SPLIT: &[&str] = &["job", "uid", "subtask", "split"];
 const SUBTASK_STATE: &[&str] = &["job", "uid", "subtask", "state"];
 
 macro_rules! metrics {
@@ -70,7 +71,7 @@ metrics! {
     BYTES_OUT = "wasmill_bytes_out_total", Counter, "bytes", SUBTASK,
         "Bytes of keys and values sent on.";
     DROPPED = "wasmill_records_dropped_total", Counter, "records", SUBTASK_REASON,
-        "Records left out by a policy: `undecodable` (a source could not decode them), `missing-key` (a keyed input found no key), `rejected` (the component refused them), and what the component's call failed with where they stood alone: `trap`, `time-limit`, `memory-limit`, `result-limit`, `malformed` (effects that are not valid).";
+        "Records left out by a policy: `undecodable` (a source could not decode them), `missing-key` (a keyed input found no key), `rejected` (the component refused them), `late` (the watermark had passed them), and what the component's call failed with where they stood alone: `trap`, `time-limit`, `memory-limit`, `result-limit`, `malformed` (effects that are not valid).";
     DEAD_LETTERS = "wasmill_dead_letters_total", Counter, "records", SUBTASK_REASON,
         "Records set aside as dead letters, by the same reasons.";
     ISOLATIONS = "wasmill_isolations_total", Counter, "batches", SUBTASK,
@@ -85,6 +86,12 @@ metrics! {
         "The watermark: no record at or before it is expected. Missing before the first and after the end of input.";
     WATERMARK_LAG = "wasmill_watermark_lag_seconds", Gauge, "seconds", SUBTASK,
         "Processing time less the watermark.";
+    SLOWEST_SPLIT = "wasmill_slowest_split", Gauge, "0 or 1", SUBTASK_SPLIT,
+        "1 for the source split whose watermark is the least of those that are neither idle nor ended: it holds the job's watermark back. 0 for one that did before. Only where more than one split is read; at most 1,000 splits.";
+    LATE = "wasmill_records_late_total", Counter, "records", SUBTASK,
+        "Records whose time was at or before the watermark in force when they came, whatever `on-late` made of them.";
+    HELD = "wasmill_held_microseconds_total", Counter, "microseconds", SUBTASK,
+        "Time in which a source was not read because it was ahead of another by more than `job.max-drift`.";
     BACKPRESSURED = "wasmill_backpressured_microseconds_total", Counter, "microseconds", SUBTASK,
         "Time waited for room in an output; its rate, over a million, is the share of time under backpressure.";
     IDLE = "wasmill_idle_microseconds_total", Counter, "microseconds", SUBTASK,

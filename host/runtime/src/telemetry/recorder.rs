@@ -75,6 +75,11 @@ fn show(board: &Snapshot, now: Timestamp) {
     if let Some(restore) = &board.restore {
         metric::RESTORE_BYTES.set(job_labels, count(restore.bytes));
     }
+    for (subtask, split) in &board.were_slowest {
+        let is_it = board.slowest.as_ref().is_some_and(|(now, slowest)| (now, &slowest.split) == (subtask, split));
+        let labels = [job, subtask.uid.as_str(), &subtask.index.to_string(), split];
+        metric::SLOWEST_SPLIT.set(&labels, if is_it { 1.0 } else { 0.0 });
+    }
     for reading in &board.subtasks {
         let mut totals = reading.clone();
         if let Some(earlier) = board.earlier.get(&reading.id) {
@@ -95,6 +100,8 @@ fn show_subtask(job: &str, reading: &Reading, now: Timestamp) {
     let micros = |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     metric::BACKPRESSURED.reach(labels, micros(reading.backpressured));
     metric::IDLE.reach(labels, micros(reading.idle));
+    metric::HELD.reach(labels, micros(reading.held));
+    metric::LATE.reach(labels, reading.late);
     metric::CALLS.reach(labels, reading.calls);
     metric::CALLED.reach(labels, micros(reading.called));
     metric::CACHE_HITS.reach(labels, reading.cache.hits);

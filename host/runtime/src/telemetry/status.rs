@@ -37,6 +37,8 @@ pub struct JobStatus {
     pub last_failure: Option<String>,
     /// The subtasks, in the order of the graph.
     pub subtasks: Vec<SubtaskStatus>,
+    /// Where more than one split is read: the one that holds the job's watermark back.
+    pub slowest_split: Option<SlowestSplitStatus>,
     /// The states, by operator and name.
     pub states: Vec<StateStatus>,
     /// Checkpoints decided since the process began.
@@ -69,12 +71,30 @@ pub struct SubtaskStatus {
     pub backpressure: f64,
     /// Share of time waited for input.
     pub idle: f64,
+    /// Share of time that a source was not read because it was ahead of the others.
+    pub held: f64,
+    /// Records that came after the watermark had passed them.
+    pub late: u64,
     /// The watermark; none before the first and after the end of input.
     pub watermark: Option<Timestamp>,
     /// Processing time less the watermark.
     pub lag_ms: Option<i64>,
     /// Records left out, by reason; reasons without any are left out themselves.
     pub dropped: BTreeMap<DropReason, u64>,
+}
+
+/// The split of a source whose watermark is the least of all that are neither idle nor ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SlowestSplitStatus {
+    /// Its source.
+    pub uid: OperatorUid,
+    /// The subtask that reads it.
+    pub index: SubtaskIndex,
+    /// Its name.
+    pub split: String,
+    /// Its watermark; none before the first.
+    pub watermark: Option<Timestamp>,
 }
 
 /// A state's status over all subtasks, as of the last barrier.
@@ -224,6 +244,12 @@ fn status(board: &Snapshot, subtasks: Vec<SubtaskStatus>, now: Timestamp) -> Job
         restarts: board.restarts,
         last_failure: board.failure.clone(),
         subtasks,
+        slowest_split: board.slowest.as_ref().map(|(subtask, slowest)| SlowestSplitStatus {
+            uid: subtask.uid.clone(),
+            index: subtask.index,
+            split: slowest.split.clone(),
+            watermark: Some(slowest.watermark).filter(|at| *at > Timestamp::MIN),
+        }),
         states: states(&board.subtasks),
         checkpoints_completed: board.completed,
         checkpoints_failed: board.failed,
@@ -252,6 +278,8 @@ fn subtask(reading: &Reading, before: Option<&Reading>, window: Duration, now: T
         records_per_second: if seconds > 0.0 { records as f64 / seconds } else { 0.0 },
         backpressure: share(reading.backpressured, before.map(|before| before.backpressured)),
         idle: share(reading.idle, before.map(|before| before.idle)),
+        held: share(reading.held, before.map(|before| before.held)),
+        late: reading.late,
         watermark,
         lag_ms: watermark.map(|watermark| now.as_millis() - watermark.as_millis()),
         dropped: reading.dropped.iter().copied().filter(|(_, records)| *records > 0).collect(),

@@ -17,6 +17,7 @@ use super::input::{self, STDIN};
 use super::split::{self, Found, Origin, Position, Settings, Split};
 use crate::clock::SharedClock;
 use crate::config::source::{FileSource, SourceFormat};
+use crate::config::watermark;
 use crate::connector::pace::{Allowed, Pace};
 use crate::format::{csv, fields};
 use crate::source::{Place, ReadCounts, ReadOutcome, SourceFactory, SourceReader, SplitPosition};
@@ -201,6 +202,7 @@ fn check_settings(config: &FileSource) -> Result<(), Error> {
         ("types", raw && !config.types.is_empty()),
         ("null", raw && !config.null.is_empty()),
         ("time", raw && config.time.is_some()),
+        ("watermark.field", raw && matches!(config.watermark.strategy, watermark::Strategy::Field(_))),
         ("columns", !csv && config.columns.is_some()),
         ("header", !csv && !config.header),
         ("delimiter", !csv && config.delimiter != ','),
@@ -302,7 +304,13 @@ impl SourceReader for FileReader {
             let index = self.turn % self.open.len();
             let before = batch.len();
             let split = &mut self.open[index];
-            match split.read(&self.settings, batch, limit, now, &mut self.undecodable)? {
+            if split.is_held {
+                self.turn = index + 1;
+                continue;
+            }
+            let found = split.read(&self.settings, batch, limit, now, &mut self.undecodable)?;
+            split.is_waiting = found == Found::NotNow;
+            match found {
                 Found::Records => {
                     if let Some(pace) = &mut self.pace {
                         pace.took(batch.len() - before);
@@ -330,6 +338,16 @@ impl SourceReader for FileReader {
 
     fn split_name(&self, split: usize) -> &str {
         &self.open[split].name
+    }
+
+    fn is_waiting(&self, split: usize) -> bool {
+        self.open[split].is_waiting
+    }
+
+    fn hold(&mut self, held: &[bool]) {
+        for (split, &held) in self.open.iter_mut().zip(held) {
+            split.is_held = held;
+        }
     }
 
     fn positions(&self) -> Vec<SplitPosition> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use serde::{Deserialize, Serialize};
-use wasmill_core::record::RecordBatch;
+use wasmill_core::record::{RecordBatch, WatermarkMark};
 use wasmill_core::time::Timestamp;
 
 use super::input::{self, Fill, Input, STDIN};
@@ -117,6 +117,10 @@ pub struct Split {
     position: Position,
     /// Within a line that was too long; `position` stays before it until its end is found.
     skipped: Option<u64>,
+    /// Whether there was nothing to read when it was last looked at.
+    pub is_waiting: bool,
+    /// Whether it is passed over for now.
+    pub is_held: bool,
 }
 
 impl Split {
@@ -145,6 +149,8 @@ impl Split {
             ended: false,
             position: Position { replayable: origin.name != STDIN, ..Position::default() },
             skipped: None,
+            is_waiting: false,
+            is_held: false,
         };
         if origin.position.offset > 0 {
             split.restore(origin.position)?;
@@ -208,6 +214,9 @@ impl Split {
             Ok(time) => {
                 batch.keys.push(None);
                 batch.times.push(time.unwrap_or(now));
+                if let Some(watermark) = self.decoder.watermark() {
+                    batch.marks.push(WatermarkMark { after: batch.times.len() as u32, watermark });
+                }
                 Ok(())
             }
             Err(error) => {

@@ -26,6 +26,14 @@ fn meter() -> Arc<SubtaskMeter> {
     Arc::new(meter)
 }
 
+/// A source's subtask whose slowest split is at `watermark`.
+fn source(index: u32, split: &str, watermark: i64) -> Arc<SubtaskMeter> {
+    let id = SubtaskId { uid: OperatorUid::new("in").unwrap(), index: SubtaskIndex(index) };
+    let meter = SubtaskMeter::new(id, NodeKind::Source);
+    meter.slowest(Some((split, Timestamp::from_millis(watermark))), 1);
+    Arc::new(meter)
+}
+
 fn report(id: u64) -> CheckpointReport {
     CheckpointReport {
         checkpoint: CheckpointId(id),
@@ -51,7 +59,10 @@ fn shown() -> String {
         let board = StatusBoard::new(JobId::new("flights").unwrap(), Timestamp::from_millis(0));
         board.attempt(Attempt(1), Timestamp::from_millis(0), vec![meter()]);
         show(&board.snapshot(), Timestamp::from_millis(2_500));
-        board.attempt(Attempt(2), Timestamp::from_millis(1), vec![meter()]);
+        let (ahead, behind) = (source(0, "p0", 59_000), source(1, "p1", 0));
+        board.attempt(Attempt(2), Timestamp::from_millis(1), vec![meter(), ahead, behind.clone()]);
+        show(&board.snapshot(), Timestamp::from_millis(2_500));
+        behind.slowest(Some(("p1", Timestamp::from_millis(60_000))), 1);
         board.checkpoint_completed(report(4));
         let restore = RestoreReport {
             checkpoint: None,
@@ -79,6 +90,8 @@ fn a_counter_goes_on_over_a_restart_and_a_gauge_is_the_newest() {
         r#"wasmill_cache_hits_total{job="flights",uid="op",subtask="0"} 18"#,
         r#"wasmill_state_entries{job="flights",uid="op",subtask="0",state="count"} 3"#,
         r#"wasmill_watermark_lag_seconds{job="flights",uid="op",subtask="0"} 1"#,
+        r#"wasmill_slowest_split{job="flights",uid="in",subtask="0",split="p0"} 1"#,
+        r#"wasmill_slowest_split{job="flights",uid="in",subtask="1",split="p1"} 0"#,
         r#"wasmill_checkpoint_id{job="flights"} 4"#,
         r#"wasmill_checkpoint_seconds_bucket{job="flights",part="total",le="0.05"} 1"#,
         r#"wasmill_checkpoint_seconds_bucket{job="flights",part="total",le="0.025"} 0"#,

@@ -90,6 +90,22 @@ fn states_are_added_up_over_subtasks_and_lag_is_the_clock_less_the_watermark() {
 }
 
 #[test]
+fn the_split_that_holds_the_job_back_is_named_where_there_is_another() {
+    let Job { board, monitor, .. } = job();
+    let (one, two) = (meter("in", 0), meter("in", 1));
+    board.attempt(Attempt(1), Timestamp::from_millis(0), vec![one.clone(), two.clone()]);
+    one.slowest(Some(("p0", Timestamp::from_millis(59_000))), 1);
+    assert_eq!(monitor.status().slowest_split, None);
+    two.slowest(Some(("p1", Timestamp::MIN)), 1);
+    let slowest = monitor.status().slowest_split.unwrap();
+    assert_eq!((slowest.index, slowest.split.as_str(), slowest.watermark), (SubtaskIndex(1), "p1", None));
+    two.slowest(None, 0);
+    assert_eq!(monitor.status().slowest_split, None);
+    one.slowest(Some(("p0", Timestamp::from_millis(59_000))), 2);
+    assert_eq!(monitor.status().slowest_split.unwrap().split, "p0");
+}
+
+#[test]
 fn a_status_survives_its_json() {
     let Job { clock, board, monitor } = job();
     let meter = meter("op", 0);

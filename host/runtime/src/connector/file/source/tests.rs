@@ -602,3 +602,64 @@ proptest! {
         }
     }
 }
+
+fn said(batch: &RecordBatch) -> Vec<(u32, i64)> {
+    batch.marks.iter().map(|mark| (mark.after, mark.watermark.as_millis())).collect()
+}
+
+#[test]
+fn a_record_says_its_splits_watermark_in_a_field_that_is_kept_or_not() {
+    let folder = Folder::new();
+    folder.write("a.csv", b"t,w\n5,1970-01-01\n6,\n7,NA\n8,1970-01-02\n");
+    let csv =
+        "path = \"a.csv\"\nformat = \"csv\"\nnull = [\"NA\"]\nwatermark = { field = \"w\", format = \"%Y-%m-%d\" }";
+    for fields in ["", "\nfields = [\"t\"]"] {
+        let batch = read_batch(&mut *folder.open(&format!("{csv}{fields}"), &[]).unwrap()).unwrap();
+        assert_eq!((batch.len(), said(&batch)), (4, vec![(1, 0), (4, 86_400_000)]));
+    }
+    folder.write("a.json", b"{\"t\":5,\"w\":-7}\n{\"t\":6}\n{\"t\":7,\"w\":null}\n{\"w\":9,\"t\":8}\n");
+    let json = "path = \"a.json\"\nformat = \"json\"\nwatermark = { field = \"w\", format = \"unix-ms\" }\n\
+                time = { field = \"t\", format = \"unix-ms\" }";
+    for fields in ["", "\nfields = [\"t\"]", "\nfields = [\"w\", \"t\"]\non-undecodable = \"drop\""] {
+        let batch = read_batch(&mut *folder.open(&format!("{json}{fields}"), &[]).unwrap()).unwrap();
+        let expected = if fields.contains("\"w\"") { vec![(1, -7), (3, 9)] } else { vec![(1, -7), (4, 9)] };
+        assert_eq!(said(&batch), expected, "{fields}");
+    }
+}
+
+#[test]
+fn a_watermark_that_cannot_be_read_is_named_with_its_field() {
+    let folder = Folder::new();
+    folder.write("a.csv", b"t,w\n5,soon\n");
+    folder.write("a.json", b"{\"t\":5,\"w\":\"soon\"}\n");
+    for (format, more) in [("csv", ""), ("json", ""), ("json", "\nfields = [\"t\"]")] {
+        let settings = format!(
+            "path = \"a.{format}\"\nformat = \"{format}\"{more}\nwatermark = {{ field = \"w\", format = \"unix-ms\" }}"
+        );
+        let message = folder.fault(&settings).message;
+        assert!(message.contains("the time field `w` is") && message.contains("soon"), "{message}");
+    }
+    let no_column = "path = \"a.csv\"\nformat = \"csv\"\nwatermark = { field = \"wm\", format = \"unix-ms\" }";
+    assert!(folder.fault(no_column).message.contains("`wm`"));
+    let raw = "path = \"a.csv\"\nformat = \"raw\"\nwatermark = { field = \"w\", format = \"unix-ms\" }";
+    assert!(matches!(folder.try_factory(raw), Err(Error::Setting { setting: "watermark.field", .. })));
+    let zone = "path = \"a.csv\"\nformat = \"csv\"\nwatermark = { field = \"w\", format = \"%Y\", zone = \"Mars\" }";
+    assert!(folder.try_factory(zone).is_err());
+}
+
+#[test]
+fn a_split_that_is_held_is_passed_over_and_a_silent_one_is_told() {
+    let folder = Folder::new();
+    folder.write("a.txt", b"a1\n");
+    folder.write("b.txt", b"b1\n");
+    let mut reader = folder.open("path = \"*.txt\"\nformat = \"raw\"\nfollow = true", &[]).unwrap();
+    reader.hold(&[true, false]);
+    assert_eq!(raw(&read_batch(&mut *reader).unwrap()), ["b1"]);
+    assert_eq!([0, 1].map(|split| reader.is_waiting(split)), [false, true]);
+    reader.hold(&[false, true]);
+    folder.append("b.txt", b"b2\n");
+    assert_eq!(raw(&read_batch(&mut *reader).unwrap()), ["a1"]);
+    assert_eq!([0, 1].map(|split| reader.is_waiting(split)), [true, true]);
+    reader.hold(&[false, false]);
+    assert_eq!(raw(&read_batch(&mut *reader).unwrap()), ["b2"]);
+}
