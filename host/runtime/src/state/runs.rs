@@ -26,6 +26,8 @@ pub(super) struct Runs {
     hand: usize,
     /// Runs made since runs were last forgotten.
     made: usize,
+    /// Bytes that were left then.
+    left: usize,
     /// Nothing was ever forgotten that RocksDB has: what has no run is empty.
     complete: bool,
 }
@@ -33,7 +35,7 @@ pub(super) struct Runs {
 impl Runs {
     /// No runs; `complete`: RocksDB is empty too.
     pub(super) fn new(limit: usize, complete: bool) -> Self {
-        Self { runs: Vec::new(), table: HashTable::new(), bytes: 0, limit, hand: 0, made: 0, complete }
+        Self { runs: Vec::new(), table: HashTable::new(), bytes: 0, limit, hand: 0, made: 0, left: 0, complete }
     }
 
     /// Bytes in use, changes not counted.
@@ -41,9 +43,9 @@ impl Runs {
         self.bytes
     }
 
-    /// Whether runs should be forgotten even while a call goes on.
+    /// Whether runs should be forgotten even while a call goes on: there are too many, and more than the last attempt left.
     pub(super) fn is_over(&self) -> bool {
-        self.bytes > self.limit + self.limit / 4
+        self.bytes > self.limit + self.limit / 4 && self.bytes > self.left + self.limit / 8
     }
 
     /// Whether what has no run is empty.
@@ -107,6 +109,7 @@ impl Runs {
                 self.hand += 1;
             }
         }
+        self.left = self.bytes;
     }
 
     fn remove(&mut self, at: usize) {
