@@ -77,6 +77,27 @@ pub enum StateKind {
     OperatorUnion,
 }
 
+impl StateKind {
+    /// Whether it is kept by key.
+    #[must_use]
+    pub fn is_keyed(self) -> bool {
+        matches!(self, Self::Value | Self::List | Self::Map)
+    }
+
+    /// As people call it, to be followed by "state".
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Value => "value",
+            Self::List => "list",
+            Self::Map => "map",
+            Self::Broadcast => "broadcast",
+            Self::OperatorSplit => "split operator",
+            Self::OperatorUnion => "union operator",
+        }
+    }
+}
+
 /// How values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -12,12 +12,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use wasmill_core::id::{Attempt, OperatorUid, Parallelism, SubtaskIndex};
+use wasmill_core::record;
 use wasmill_runtime::clock::SystemClock;
 use wasmill_runtime::guest::contract::{self, Batch, Column, Eager, Effects, Now, OptionalColumn, SET};
 use wasmill_runtime::guest::{
     CallError, Component, Engine, EngineOptions, Guest, GuestFactory, InstanceOptions, Limits, StateAccess, StateError,
     packed,
 };
+use wasmill_runtime::state::{Page, Range};
 
 /// A guest's file, built if need be.
 fn guest(name: &str) -> PathBuf {
@@ -67,6 +69,33 @@ impl StateAccess for Empty {
         Ok(())
     }
     fn value_clear(&mut self, _: u16, _: u32) -> Result<(), StateError> {
+        Ok(())
+    }
+    fn map_get(&mut self, _: u16, _: u32, _: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
+        Ok(None)
+    }
+    fn map_put(&mut self, _: u16, _: u32, _: &[u8], _: &[u8]) -> Result<(), StateError> {
+        Ok(())
+    }
+    fn map_remove(&mut self, _: u16, _: u32, _: &[u8]) -> Result<(), StateError> {
+        Ok(())
+    }
+    fn map_clear(&mut self, _: u16, _: u32) -> Result<(), StateError> {
+        Ok(())
+    }
+    fn map_page(&mut self, _: u16, _: u32, _: Range<'_>, _: u32) -> Result<Page, StateError> {
+        Ok(Page::default())
+    }
+    fn list_append(&mut self, _: u16, _: u32, _: &mut dyn Iterator<Item = &[u8]>) -> Result<(), StateError> {
+        Ok(())
+    }
+    fn list_length(&mut self, _: u16, _: u32) -> Result<u64, StateError> {
+        Ok(0)
+    }
+    fn list_page(&mut self, _: u16, _: u32, _: u64, _: u32) -> Result<record::Column, StateError> {
+        Ok(record::Column::default())
+    }
+    fn list_clear(&mut self, _: u16, _: u32) -> Result<(), StateError> {
         Ok(())
     }
     fn mark(&mut self) -> u32 {

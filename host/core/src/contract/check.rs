@@ -61,6 +61,17 @@ pub enum Error {
         /// How many inputs there are.
         inputs: usize,
     },
+    /// A kind of state that this build does not have.
+    #[error(
+        "state `{state}` is {} state, which this build does not keep yet: use value, map or list state",
+        kind.name()
+    )]
+    NotYet {
+        /// The state.
+        state: StateName,
+        /// Its kind.
+        kind: StateKind,
+    },
     /// `lazy` or `rides-with` on a state that never rides along.
     #[error("state `{state}` is declared {word}, which only value state can be: leave it out")]
     NotValueState {
@@ -164,7 +175,7 @@ impl OperatorContract {
     /// Whether any state is kept by key, so that every input must be keyed.
     #[must_use]
     pub fn has_keyed_state(&self) -> bool {
-        self.states.iter().any(|state| matches!(state.kind, StateKind::Value | StateKind::List | StateKind::Map))
+        self.states.iter().any(|state| state.kind.is_keyed())
     }
 
     /// Checks what the declaration says of itself.
@@ -232,6 +243,9 @@ impl OperatorContract {
 
     fn check_state(&self, state: &StateContract) -> Result<(), Error> {
         let name = || state.name.clone();
+        if !state.kind.is_keyed() {
+            return Err(Error::NotYet { state: name(), kind: state.kind });
+        }
         if state.kind != StateKind::Value && state.lazy {
             return Err(Error::NotValueState { state: name(), word: "`lazy`" });
         }

@@ -306,7 +306,7 @@ fn same_length(field: &'static str, bytes: usize, count: usize, width: usize) ->
 }
 
 /// `count` values whose ends ascend and cover the bytes, none longer than `limit`.
-fn column(field: &'static str, column: &Column, count: usize, limit: usize) -> Checked {
+pub(super) fn column(field: &'static str, column: &Column, count: usize, limit: usize) -> Checked {
     same_length(field, column.ends.len(), count, 4)?;
     let mut previous = 0;
     for (index, end) in packed::u32s(&column.ends).enumerate() {

@@ -3,9 +3,14 @@
 //! Owns which imports are answered and the checks that need only the declaration and the call. Does not own the state
 //! ([`StateAccess`] answers) nor what is said ([`super::diagnostics`]).
 
+mod collections;
+#[cfg(test)]
+mod tests;
+
 use parking_lot::MutexGuard;
 use wasmill_core::contract::{StateContract, StateKind};
 use wasmill_core::fault::{Fault, FaultKind};
+use wasmill_core::record;
 use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
 
@@ -53,12 +58,8 @@ impl state::Host for Data {
 
     fn value_set(&mut self, state: u16, origin: u32, value: Vec<u8>) -> Result<()> {
         self.check_origin("value-set", origin)?;
-        let limit = self.limits.value_bytes;
-        let mut access = self.value_state("value-set", state)?;
-        if value.len() > limit {
-            return Err(misuse(format!("value-set: a value of {} bytes, and {limit} are allowed", value.len())));
-        }
-        Ok(access.value_set(state, origin, value)?)
+        self.check_value("value-set", &value)?;
+        Ok(self.value_state("value-set", state)?.value_set(state, origin, value)?)
     }
 
     fn value_clear(&mut self, state: u16, origin: u32) -> Result<()> {
@@ -67,26 +68,9 @@ impl state::Host for Data {
     }
 
     fn value_get_many(&mut self, state: u16, origins: Vec<u8>) -> Result<OptionalColumn> {
-        if !origins.len().is_multiple_of(4) {
-            return Err(misuse(format!(
-                "value-get-many: origins of {} bytes are no whole number of u32s",
-                origins.len()
-            )));
-        }
-        let origins: Vec<u32> = packed::u32s(&origins).collect();
-        for &origin in &origins {
-            self.check_origin("value-get-many", origin)?;
-        }
+        let origins = self.origins("value-get-many", &origins)?;
         let values = self.value_state("value-get-many", state)?.value_get_many(state, &origins)?;
-        let mut present = vec![1; values.len()];
-        for &absent in values.absent() {
-            if let Some(present) = present.get_mut(absent as usize) {
-                *present = 0;
-            }
-        }
-        let values = values.values();
-        let values = Column { bytes: values.bytes().to_vec(), ends: packed::pack_u32s(values.ends()) };
-        Ok(OptionalColumn { present, values })
+        Ok(optional_column(&values))
     }
 
     fn mark(&mut self) -> Result<u32> {
@@ -97,60 +81,60 @@ impl state::Host for Data {
         Ok(self.access("rollback")?.rollback(mark)?)
     }
 
-    fn map_get(&mut self, _: u16, _: u32, _: Vec<u8>) -> Result<Option<Vec<u8>>> {
-        unsupported("map-get")
+    fn map_get(&mut self, state: u16, origin: u32, key: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        self.get_entry(state, origin, &key)
     }
 
-    fn map_put(&mut self, _: u16, _: u32, _: Vec<u8>, _: Vec<u8>) -> Result<()> {
-        unsupported("map-put")
+    fn map_put(&mut self, state: u16, origin: u32, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
+        self.put_entry(state, origin, &key, &value)
     }
 
-    fn map_remove(&mut self, _: u16, _: u32, _: Vec<u8>) -> Result<()> {
-        unsupported("map-remove")
+    fn map_remove(&mut self, state: u16, origin: u32, key: Vec<u8>) -> Result<()> {
+        self.remove_entry(state, origin, &key)
     }
 
-    fn map_clear(&mut self, _: u16, _: u32) -> Result<()> {
-        unsupported("map-clear")
+    fn map_clear(&mut self, state: u16, origin: u32) -> Result<()> {
+        self.clear_entries(state, origin)
     }
 
-    fn map_get_many(&mut self, _: u16, _: Vec<u8>, _: Column) -> Result<OptionalColumn> {
-        unsupported("map-get-many")
+    fn map_get_many(&mut self, state: u16, origins: Vec<u8>, keys: Column) -> Result<OptionalColumn> {
+        self.get_entries(state, &origins, &keys)
     }
 
-    fn map_put_many(&mut self, _: u16, _: Vec<u8>, _: Column, _: Column) -> Result<()> {
-        unsupported("map-put-many")
+    fn map_put_many(&mut self, state: u16, origins: Vec<u8>, keys: Column, values: Column) -> Result<()> {
+        self.put_entries(state, &origins, &keys, &values)
     }
 
-    fn map_remove_many(&mut self, _: u16, _: Vec<u8>, _: Column) -> Result<()> {
-        unsupported("map-remove-many")
+    fn map_remove_many(&mut self, state: u16, origins: Vec<u8>, keys: Column) -> Result<()> {
+        self.remove_entries(state, &origins, &keys)
     }
 
-    fn map_page(&mut self, _: u16, _: u32, _: Bounds) -> Result<Page> {
-        unsupported("map-page")
+    fn map_page(&mut self, state: u16, origin: u32, bounds: Bounds) -> Result<Page> {
+        self.page_of_entries(state, origin, &bounds)
     }
 
-    fn list_append(&mut self, _: u16, _: u32, _: Column) -> Result<()> {
-        unsupported("list-append")
+    fn list_append(&mut self, state: u16, origin: u32, values: Column) -> Result<()> {
+        self.append(state, origin, &values)
     }
 
-    fn list_append_many(&mut self, _: u16, _: Vec<u8>, _: Column) -> Result<()> {
-        unsupported("list-append-many")
+    fn list_append_many(&mut self, state: u16, origins: Vec<u8>, values: Column) -> Result<()> {
+        self.append_many(state, &origins, &values)
     }
 
-    fn list_length(&mut self, _: u16, _: u32) -> Result<u64> {
-        unsupported("list-length")
+    fn list_length(&mut self, state: u16, origin: u32) -> Result<u64> {
+        self.length(state, origin)
     }
 
-    fn list_page(&mut self, _: u16, _: u32, _: u64, _: u32) -> Result<Column> {
-        unsupported("list-page")
+    fn list_page(&mut self, state: u16, origin: u32, start: u64, limit: u32) -> Result<Column> {
+        self.page_of_elements(state, origin, start, limit)
     }
 
-    fn list_replace(&mut self, _: u16, _: u32, _: Column) -> Result<()> {
-        unsupported("list-replace")
+    fn list_replace(&mut self, state: u16, origin: u32, values: Column) -> Result<()> {
+        self.replace_elements(state, origin, &values)
     }
 
-    fn list_clear(&mut self, _: u16, _: u32) -> Result<()> {
-        unsupported("list-clear")
+    fn list_clear(&mut self, state: u16, origin: u32) -> Result<()> {
+        self.clear_elements(state, origin)
     }
 
     fn broadcast_get(&mut self, _: u16, _: Vec<u8>) -> Result<Option<Vec<u8>>> {
@@ -197,12 +181,25 @@ impl Data {
         }
     }
 
+    /// The state, once `state` is known to be of `kind`.
+    fn state_of(&self, import: &str, state: u16, kind: StateKind) -> Result<MutexGuard<'_, dyn StateAccess + 'static>> {
+        self.of_kind(import, state, kind)?;
+        self.access(import)
+    }
+
+    /// The declaration of a state of `kind`.
+    fn of_kind(&self, import: &str, state: u16, kind: StateKind) -> Result<&StateContract> {
+        let contract = self.declared(import, state)?;
+        if contract.kind == kind {
+            return Ok(contract);
+        }
+        let (name, kind) = (&contract.name, kind.name());
+        Err(misuse(format!("{import}: state `{name}` is not {kind} state")))
+    }
+
     /// The state, once `state` is known to be value state that does not ride along with this call.
     fn value_state(&self, import: &str, state: u16) -> Result<MutexGuard<'_, dyn StateAccess + 'static>> {
-        let contract = self.declared(import, state)?;
-        if contract.kind != StateKind::Value {
-            return Err(misuse(format!("{import}: state `{}` is not value state", contract.name)));
-        }
+        let contract = self.of_kind(import, state, StateKind::Value)?;
         let rides = match self.calling {
             Calling::Nothing => false,
             Calling::Batch { input, .. } => contract.rides_with_input(input),
@@ -224,6 +221,25 @@ impl Data {
         })
     }
 
+    /// Origins of this call.
+    fn origins(&self, import: &str, origins: &[u8]) -> Result<Vec<u32>> {
+        if !origins.len().is_multiple_of(4) {
+            let bytes = origins.len();
+            return Err(misuse(format!("{import}: origins of {bytes} bytes are no whole number of u32s")));
+        }
+        let origins: Vec<u32> = packed::u32s(origins).collect();
+        origins.iter().try_for_each(|&origin| self.check_origin(import, origin))?;
+        Ok(origins)
+    }
+
+    fn check_value(&self, import: &str, value: &[u8]) -> Result<()> {
+        let (bytes, limit) = (value.len(), self.limits.value_bytes);
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(misuse(format!("{import}: a value of {bytes} bytes, and {limit} are allowed")))
+    }
+
     fn check_origin(&self, import: &str, origin: u32) -> Result<()> {
         let origins = match self.calling {
             Calling::Nothing => 0,
@@ -235,6 +251,18 @@ impl Data {
         }
         Err(misuse(format!("{import}: origin {origin} is not of this call, which has {origins}")))
     }
+}
+
+fn optional_column(values: &record::OptionalColumn) -> OptionalColumn {
+    let mut present = vec![1; values.len()];
+    for &absent in values.absent() {
+        if let Some(present) = present.get_mut(absent as usize) {
+            *present = 0;
+        }
+    }
+    let values = values.values();
+    let values = Column { bytes: values.bytes().to_vec(), ends: packed::pack_u32s(values.ends()) };
+    OptionalColumn { present, values }
 }
 
 fn misuse(message: String) -> wasmtime::Error {

@@ -39,6 +39,7 @@ pub use self::engine::{Engine, EngineOptions};
 pub use self::limits::Limits;
 pub use self::load::{Component, Error, Import};
 pub use self::trap::{CallError, Crash};
+use crate::state::{Page, Range};
 
 /// Makes the instances of one operator: a component's, or in a bench the same operator compiled into the host.
 pub trait GuestFactory: Send + Sync {
@@ -101,7 +102,7 @@ pub trait Guest: Send {
 pub type SharedState = Arc<Mutex<dyn StateAccess>>;
 
 /// Answers a guest's state imports during a call. Before it is asked, the state is known to be declared, of a fitting kind and
-/// not riding along, the origin to be of the call, and a value to be within its limit.
+/// not riding along, the origin to be of the call, and a map key or value to be within its limit.
 ///
 /// `origin` is the record or timer of the current call on whose behalf the guest acts; it stands for its key.
 pub trait StateAccess: Send {
@@ -134,6 +135,77 @@ pub trait StateAccess: Send {
         }
         Ok(values)
     }
+
+    /// The value under a map key; `None` where there is none.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn map_get(&mut self, state: u16, origin: u32, name: &[u8]) -> Result<Option<Vec<u8>>, StateError>;
+
+    /// Puts a value under a map key.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn map_put(&mut self, state: u16, origin: u32, name: &[u8], value: &[u8]) -> Result<(), StateError>;
+
+    /// Removes what is under a map key, if there is anything.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn map_remove(&mut self, state: u16, origin: u32, name: &[u8]) -> Result<(), StateError>;
+
+    /// Removes all entries of the origin's map.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn map_clear(&mut self, state: u16, origin: u32) -> Result<(), StateError>;
+
+    /// The values under many origins' map keys, one for each of `wanted`.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn map_get_many(&mut self, state: u16, wanted: &[(u32, &[u8])]) -> Result<record::OptionalColumn, StateError> {
+        let mut values = record::OptionalColumn::default();
+        for &(origin, name) in wanted {
+            values.push(self.map_get(state, origin, name)?.as_deref());
+        }
+        Ok(values)
+    }
+
+    /// The first entries of the origin's map within a range: at most `limit`, fewer where they are large.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn map_page(&mut self, state: u16, origin: u32, range: Range<'_>, limit: u32) -> Result<Page, StateError>;
+
+    /// Appends to the origin's list.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn list_append(
+        &mut self,
+        state: u16,
+        origin: u32,
+        values: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Result<(), StateError>;
+
+    /// How many elements the origin's list has.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn list_length(&mut self, state: u16, origin: u32) -> Result<u64, StateError>;
+
+    /// Elements of the origin's list from `start` on: at most `limit`, fewer where they are large; none past the end only.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn list_page(&mut self, state: u16, origin: u32, start: u64, limit: u32) -> Result<record::Column, StateError>;
+
+    /// Removes all elements of the origin's list.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn list_clear(&mut self, state: u16, origin: u32) -> Result<(), StateError>;
 
     /// A mark to roll back to, of this call.
     fn mark(&mut self) -> u32;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use wasmill_core::id::{Attempt, OperatorUid, Parallelism, SubtaskIndex};
-use wasmill_core::record::OptionalColumn;
+use wasmill_core::record::{self, OptionalColumn};
 use wit_component::StringEncoding;
 
 use super::contract::{self, Batch, Column, Now, WIT};
 use super::{Component, Engine, EngineOptions, InstanceOptions, Limits, SharedState, StateAccess, StateError, packed};
+use crate::state::{Page, Range};
 
 const BASE: usize = 1024;
 
@@ -45,7 +46,7 @@ fn words(words: &[u32]) -> Vec<u8> {
 #[derive(Clone)]
 pub(super) struct Described {
     pub(super) name: &'static str,
-    /// Name and whether it is lazy, of states of bytes.
+    /// Name and whether it is lazy, of states of bytes. One with the name `map` or `list` is one.
     pub(super) states: Vec<(&'static str, bool)>,
 }
 
@@ -68,10 +69,13 @@ fn image(described: &Described) -> (Vec<u8>, u32) {
     let config = image.list(&config);
     let mut states = Vec::new();
     for (name, lazy) in &described.states {
+        let kind = ["value", "list", "map"].iter().position(|kind| kind == name).unwrap_or_default() as u32;
         let [name, name_len] = image.text(name);
         let [of, of_len] = image.text("bytes");
-        // name, kind, version, codec bytes, type, no map key, lazy, rides-with, ttl (option and record), renames, migrations
-        let mut state = words(&[name, name_len, 0, 1, 1, of, of_len, 0, 0, 0, u32::from(*lazy), 0, 0, 0]);
+        // name, kind, version, codec bytes, type, map key, lazy, rides-with, ttl (option and record), renames, migrations
+        let has_map_key = u32::from(kind == 2);
+        let mut state =
+            words(&[name, name_len, kind, 1, 1, of, of_len, has_map_key, of, of_len, u32::from(*lazy), 0, 0, 0]);
         state.resize(96, 0);
         states.push(state);
     }
@@ -190,6 +194,56 @@ impl StateAccess for Asked {
     fn value_get_many(&mut self, state: u16, origins: &[u32]) -> Result<OptionalColumn, StateError> {
         self.log.push(format!("get-many {state} {origins:?}"));
         Ok(OptionalColumn::default())
+    }
+
+    fn map_get(&mut self, state: u16, origin: u32, name: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
+        self.log.push(format!("map-get {state} {origin} {name:?}"));
+        Ok(None)
+    }
+
+    fn map_put(&mut self, state: u16, origin: u32, name: &[u8], value: &[u8]) -> Result<(), StateError> {
+        self.log.push(format!("map-put {state} {origin} {name:?} {value:?}"));
+        Ok(())
+    }
+
+    fn map_remove(&mut self, state: u16, origin: u32, name: &[u8]) -> Result<(), StateError> {
+        self.log.push(format!("map-remove {state} {origin} {name:?}"));
+        Ok(())
+    }
+
+    fn map_clear(&mut self, state: u16, origin: u32) -> Result<(), StateError> {
+        self.log.push(format!("map-clear {state} {origin}"));
+        Ok(())
+    }
+
+    fn map_page(&mut self, state: u16, origin: u32, range: Range<'_>, limit: u32) -> Result<Page, StateError> {
+        self.log.push(format!("map-page {state} {origin} {range:?} {limit}"));
+        Ok(Page::default())
+    }
+
+    fn list_append(
+        &mut self,
+        state: u16,
+        origin: u32,
+        values: &mut dyn Iterator<Item = &[u8]>,
+    ) -> Result<(), StateError> {
+        self.log.push(format!("list-append {state} {origin} {:?}", values.collect::<Vec<_>>()));
+        Ok(())
+    }
+
+    fn list_length(&mut self, state: u16, origin: u32) -> Result<u64, StateError> {
+        self.log.push(format!("list-length {state} {origin}"));
+        Ok(0)
+    }
+
+    fn list_page(&mut self, state: u16, origin: u32, start: u64, limit: u32) -> Result<record::Column, StateError> {
+        self.log.push(format!("list-page {state} {origin} {start} {limit}"));
+        Ok(record::Column::default())
+    }
+
+    fn list_clear(&mut self, state: u16, origin: u32) -> Result<(), StateError> {
+        self.log.push(format!("list-clear {state} {origin}"));
+        Ok(())
     }
 
     fn mark(&mut self) -> u32 {

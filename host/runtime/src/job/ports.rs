@@ -81,7 +81,7 @@ impl Ports for Resolver<'_> {
 }
 
 impl Resolver<'_> {
-    /// How many outputs the node's component has; one where there is none.
+    /// How many outputs the node has beside the late ones, which come after them.
     fn own_outputs(&self, uid: &OperatorUid) -> usize {
         let declared = self.contracts.get(uid).map_or(1, |contract| contract.outputs.len().max(1));
         declared + usize::from(self.makes_dead_letters(uid))

@@ -1,8 +1,9 @@
-//! Keyed state as the subtask uses it: load, set, clear, maintain, freeze.
+//! Keyed state as the subtask uses it: value state, and for all kinds maintain and freeze.
 //!
 //! Owns that every access is checked (declared state, own key group), that counts are exact, and when a layer is frozen or
-//! waited for. Does not own layers, the thread or rows.
+//! waited for. Does not own layers, the thread or rows, nor the operations on maps ([`super::map`]) and lists ([`super::list`]).
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,10 +13,13 @@ use wasmill_core::key_group::{KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 use wasmill_core::record::Column;
 
 use super::cache::{Cache, Spot};
+use super::changes::Changes;
+use super::collection::Wanted;
 use super::error::Error;
 use super::layer::{EntryRef, Key};
 use super::restore::{self, Begun};
 use super::rocksdb::{Database, Pinned, Rows};
+use super::runs::Runs;
 use super::writer::{CutJob, Job, Tools, Writer};
 use super::{Counts, Tally};
 use super::{EagerOut, Gauges, OnCut, Options, Restore, StateSpec, row};
@@ -30,36 +34,48 @@ const MAX_PENDING_CUTS: usize = 2;
 /// Most that a cache may have: an index within a layer is a `u32`.
 const MAX_CACHE_BYTES: usize = 64 << 30;
 /// Largest key, value or column in bytes; the contract's limits lie far below.
-const MAX_PIECE: usize = 1 << 30;
+pub(super) const MAX_PIECE: usize = 1 << 30;
 
 /// The keyed state of one subtask. `Send`, used by one thread at a time.
 ///
 /// Dropping it ends the background thread and closes RocksDB; snapshots without a local cut are told [`Error::Closed`].
 pub struct KeyedState {
     // Dropped first: it is the last user of the database beside this.
-    writer: Writer,
-    rows: RowReader,
+    pub(super) writer: Writer,
+    pub(super) rows: RowReader,
     /// Memory for the key of the row that is read.
-    row_key: Vec<u8>,
+    pub(super) row_key: Vec<u8>,
     cache: Cache,
-    counts: Counts,
+    pub(super) runs: Runs,
+    /// What was written to runs since the last freeze.
+    pub(super) changes: Changes,
+    /// Changes that the background thread has not released, with their bytes.
+    frozen_changes: VecDeque<(u64, usize)>,
+    pub(super) wanted: Wanted,
+    pub(super) counts: Counts,
     range: KeyGroupRange,
     max_parallelism: MaxParallelism,
-    cache_bytes: usize,
+    budget: Budget,
     clock: SharedClock,
     /// The sequence of the layer frozen last.
-    sequence: u64,
-    gauges: Gauges,
+    pub(super) sequence: u64,
+    pub(super) gauges: Gauges,
     /// Memory for where a block's keys are.
     spots: Vec<Option<Spot>>,
     missing: Missing,
     _lock: File,
 }
 
+/// The bytes of the cache: half each where there is value state beside maps and lists.
+struct Budget {
+    values: usize,
+    runs: usize,
+}
+
 /// Reads rows that are in no layer.
-struct RowReader {
-    database: Arc<Database>,
-    states: Vec<StateSpec>,
+pub(super) struct RowReader {
+    pub(super) database: Arc<Database>,
+    pub(super) states: Vec<StateSpec>,
     place: String,
 }
 
@@ -85,7 +101,7 @@ impl KeyedState {
     /// # Errors
     /// The folder is in use or cannot be written, or what is to be restored cannot be read.
     pub fn open(options: Options, restore: Restore) -> Result<Self, Error> {
-        if let Some(state) = options.states.iter().find(|state| state.kind != StateKind::Value) {
+        if let Some(state) = options.states.iter().find(|state| !state.kind.is_keyed()) {
             return Err(Error::Kind { place: options.place, state: state.name.clone() });
         }
         let complete = matches!(restore, Restore::Empty);
@@ -99,16 +115,21 @@ impl KeyedState {
             clock: Arc::clone(&clock),
             place: place.clone(),
         })?;
-        let cache_bytes = cache_bytes.min(MAX_CACHE_BYTES);
+        let budget = Budget::of(cache_bytes.min(MAX_CACHE_BYTES), &states);
         Ok(Self {
             writer,
             rows: RowReader { database, states, place },
             row_key: Vec::new(),
-            cache: Cache::new(cache_bytes, complete),
+            cache: Cache::new(budget.values, complete),
+            // A quarter is for changes.
+            runs: Runs::new(budget.runs - budget.runs / 4, complete),
+            changes: Changes::default(),
+            frozen_changes: VecDeque::new(),
+            wanted: Wanted::default(),
             counts,
             range,
             max_parallelism,
-            cache_bytes,
+            budget,
             clock,
             sequence: 0,
             gauges: Gauges::default(),
@@ -130,7 +151,7 @@ impl KeyedState {
         hashes: &[KeyHash],
         mut out: EagerOut<'_>,
     ) -> Result<(), Error> {
-        let id = self.check(state)?;
+        let id = self.check(state, StateKind::Value)?;
         if keys.len() != hashes.len() {
             return Err(self.misuse(format!("{} keys came with {} hashes", keys.len(), hashes.len())));
         }
@@ -180,7 +201,7 @@ impl KeyedState {
     /// # Errors
     /// As [`KeyedState::load_values`].
     pub fn value(&mut self, state: usize, key: &[u8], hash: KeyHash) -> Result<Option<&[u8]>, Error> {
-        let id = self.check(state)?;
+        let id = self.check(state, StateKind::Value)?;
         let key = Key::new(id, hash, key);
         let spot = match self.known(&key, hash)? {
             Known::Absent => {
@@ -228,20 +249,20 @@ impl KeyedState {
     /// A failure of the background thread.
     pub fn maintain(&mut self) -> Result<(), Error> {
         self.writer.check()?;
-        self.cache.release(self.writer.released());
+        self.release();
         self.cache.settle(SETTLE);
-        let fresh = self.cache.fresh.bytes();
-        if fresh < self.cache_bytes / 8 || self.cache.fresh.is_empty() {
+        self.runs.forget(self.writer.released());
+        if !self.has_fresh(8) {
             return Ok(());
         }
         while let Some(oldest) = self.cache.oldest_frozen() {
-            if fresh < self.cache_bytes / 4 {
+            if !self.has_fresh(4) {
                 return Ok(());
             }
             let start = self.clock.monotonic();
             self.writer.wait(oldest)?;
             self.gauges.waited += self.clock.monotonic().saturating_sub(start);
-            self.cache.release(self.writer.released());
+            self.release();
         }
         self.gauges.write_outs += 1;
         self.send(None)
@@ -263,7 +284,7 @@ impl KeyedState {
         if !self.can_freeze() {
             return Err(Error::TooManyFrozen { place: self.rows.place.clone() });
         }
-        self.cache.release(self.writer.released());
+        self.release();
         self.send(Some(CutJob { dir: cut_dir, counts: self.counts.clone(), on_cut }))
     }
 
@@ -277,17 +298,41 @@ impl KeyedState {
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         let (fresh, frozen, clean) = self.cache.bytes();
-        Gauges { fresh_bytes: fresh as u64, frozen_bytes: frozen as u64, clean_bytes: clean as u64, ..self.gauges }
+        let changed: usize = self.frozen_changes.iter().map(|(_, bytes)| bytes).sum();
+        Gauges {
+            fresh_bytes: (fresh + self.changes.bytes()) as u64,
+            frozen_bytes: (frozen + changed) as u64,
+            clean_bytes: (clean + self.runs.bytes()) as u64,
+            ..self.gauges
+        }
+    }
+
+    /// Whether what is not frozen has a part of its budget: of the values or of the changes, one of so many parts.
+    fn has_fresh(&self, parts: usize) -> bool {
+        let Budget { values, runs } = self.budget;
+        (self.cache.fresh.bytes() >= values / parts && !self.cache.fresh.is_empty())
+            || (self.changes.bytes() >= runs / parts && !self.changes.is_empty())
+    }
+
+    /// Takes back what the background thread has written.
+    fn release(&mut self) {
+        let released = self.writer.released();
+        self.cache.release(released);
+        while self.frozen_changes.pop_front_if(|(sequence, _)| *sequence <= released).is_some() {}
     }
 
     fn send(&mut self, cut: Option<CutJob>) -> Result<(), Error> {
         self.sequence += 1;
         let layer = self.cache.freeze(self.sequence, cut.is_some());
-        self.writer.send(Job { sequence: self.sequence, layer, cut })
+        let changes = std::mem::take(&mut self.changes);
+        if !changes.is_empty() {
+            self.frozen_changes.push_back((self.sequence, changes.bytes()));
+        }
+        self.writer.send(Job { sequence: self.sequence, layer, changes, cut })
     }
 
     fn write(&mut self, state: usize, key: &[u8], hash: KeyHash, value: Option<&[u8]>) -> Result<(), Error> {
-        let id = self.check(state)?;
+        let id = self.check(state, StateKind::Value)?;
         let id = Key::new(id, hash, key);
         let (group, previous) = if let Some(index) = self.cache.fresh.find(&id) {
             let shape = self.cache.fresh.shape(index);
@@ -319,7 +364,15 @@ impl KeyedState {
         row.map(|row| self.rows.decode(state, &row).map(<[u8]>::len)).transpose()
     }
 
-    fn count(&mut self, state: usize, group: KeyGroup, key: usize, before: Option<usize>, after: Option<usize>) {
+    /// Counts an entry that had a value of `before` bytes and has one of `after`, with `key` bytes that name it.
+    pub(super) fn count(
+        &mut self,
+        state: usize,
+        group: KeyGroup,
+        key: usize,
+        before: Option<usize>,
+        after: Option<usize>,
+    ) {
         if before == after {
             return;
         }
@@ -344,7 +397,12 @@ impl KeyedState {
 
     /// Whether a key of `group` that is in no layer cannot be in RocksDB either.
     fn is_absent(&mut self, state: usize, group: KeyGroup) -> bool {
-        self.cache.is_complete() || self.counts.tally_mut(state, group).is_some_and(|tally| tally.entries == 0)
+        self.cache.is_complete() || self.has_none(state, group)
+    }
+
+    /// Whether a state has no entry of `group`.
+    pub(super) fn has_none(&mut self, state: usize, group: KeyGroup) -> bool {
+        self.counts.tally_mut(state, group).is_some_and(|tally| tally.entries == 0)
     }
 
     /// Reads the missing keys' rows and keeps what they hold in the cache.
@@ -360,7 +418,7 @@ impl KeyedState {
         Ok(())
     }
 
-    fn group(&self, hash: KeyHash) -> Result<KeyGroup, Error> {
+    pub(super) fn group(&self, hash: KeyHash) -> Result<KeyGroup, Error> {
         let group = hash.group(self.max_parallelism);
         if self.range.contains(group) {
             return Ok(group);
@@ -368,22 +426,23 @@ impl KeyedState {
         Err(Error::OutsideRange { place: self.rows.place.clone(), group, range: self.range })
     }
 
-    fn check(&self, state: usize) -> Result<u16, Error> {
+    pub(super) fn check(&self, state: usize, kind: StateKind) -> Result<u16, Error> {
         self.writer.check()?;
-        match u16::try_from(state) {
-            Ok(id) if state < self.rows.states.len() => Ok(id),
+        match (u16::try_from(state), self.rows.states.get(state)) {
+            (Ok(id), Some(spec)) if spec.kind == kind => Ok(id),
+            (_, Some(spec)) => Err(self.misuse(format!("state `{}` was used as one of another kind", spec.name))),
             _ => Err(self.misuse(format!("there is no state with index {state}"))),
         }
     }
 
-    fn too_large(&self, state: usize, bytes: usize) -> Error {
+    pub(super) fn too_large(&self, state: usize, bytes: usize) -> Error {
         match self.rows.states.get(state) {
             Some(spec) => Error::TooLarge { place: self.rows.place.clone(), state: spec.name.clone(), bytes },
             None => self.misuse(format!("there is no state with index {state}")),
         }
     }
 
-    fn misuse(&self, message: String) -> Error {
+    pub(super) fn misuse(&self, message: String) -> Error {
         Error::Misuse { place: self.rows.place.clone(), message }
     }
 }
@@ -401,13 +460,22 @@ impl RowReader {
         self.database.get(state, row_key)
     }
 
-    fn decode<'a>(&self, state: usize, row: &'a [u8]) -> Result<&'a [u8], Error> {
+    pub(super) fn decode<'a>(&self, state: usize, row: &'a [u8]) -> Result<&'a [u8], Error> {
         let (found, value) = row::decode_value(row).map_err(|reason| self.database.bad_row(state, row, reason))?;
-        let StateSpec { name, version, .. } = &self.states[state];
-        if found == *version {
-            return Ok(value);
+        let spec = &self.states[state];
+        if found == spec.version { Ok(value) } else { Err(self.database.other_version(spec, found)) }
+    }
+}
+
+impl Budget {
+    fn of(bytes: usize, states: &[StateSpec]) -> Self {
+        let has_values = states.iter().any(|state| state.kind == StateKind::Value);
+        let has_runs = states.iter().any(|state| state.kind != StateKind::Value);
+        match (has_values, has_runs) {
+            (true, true) => Self { values: bytes / 2, runs: bytes / 2 },
+            (false, true) => Self { values: 0, runs: bytes },
+            _ => Self { values: bytes, runs: 0 },
         }
-        Err(Error::Version { place: self.place.clone(), state: name.clone(), found, declared: *version })
     }
 }
 

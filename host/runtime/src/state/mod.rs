@@ -1,16 +1,24 @@
 //! Keyed state of one subtask: a write-back cache in front of RocksDB, frozen at barriers.
 //!
 //! Owns every byte of keyed state between two calls of the guest, its local cuts and its restore from them; the sole importer
-//! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed` (the seam's methods),
-//! `cache` and `layer` (memory), `writer` (the background thread), `rocksdb`, `restore`, `row` (stored rows).
+//! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed`, `map`, `list` (the seam's
+//! methods); of values `cache` and `layer` (memory); of maps and lists `collection` (what they share), `runs`, `run` and
+//! `changes` (memory), `scan`; `writer` (the background thread), `rocksdb`, `restore`, `row` (stored rows).
 
 mod cache;
+mod changes;
+mod collection;
 mod error;
 mod keyed;
 mod layer;
+mod list;
+mod map;
 mod restore;
 mod rocksdb;
 mod row;
+mod run;
+mod runs;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -22,10 +30,13 @@ use wasmill_core::contract::StateKind;
 use wasmill_core::id::StateName;
 use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
 
+pub use self::collection::Place;
 pub use self::error::Error;
 pub use self::keyed::KeyedState;
 pub use self::rocksdb::SharedMemory;
 pub use self::row::RowError;
+pub use self::run::{Name, Value};
+pub use self::scan::{PAGE_BYTES, PAGE_ENTRIES, Page, Range};
 use crate::clock::SharedClock;
 pub use wasmill_core::checkpoint::counts::{Counts, Tally};
 
@@ -53,7 +64,8 @@ pub struct Options {
     /// The job's number of key groups.
     pub max_parallelism: MaxParallelism,
     /// Budget of the cache in bytes, at most 64 GiB: three quarters for what may be forgotten, a quarter for what is not
-    /// yet frozen. Frozen layers (each at most a quarter, at most three) come on top.
+    /// yet frozen. Frozen layers (each at most a quarter, at most three) come on top. Where there is value state beside maps and
+    /// lists, each of the two has half.
     pub cache_bytes: usize,
     /// RocksDB's memory.
     pub shared: SharedMemory,
@@ -129,11 +141,11 @@ pub type OnCut = Box<dyn FnOnce(Result<LocalCut, Error>) + Send>;
 /// Figures for metrics, since the state was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Bytes written and not frozen yet.
+    /// Bytes written and not frozen yet; those of maps and lists are counted among the clean ones too, with which they are shared.
     pub fresh_bytes: u64,
     /// Bytes frozen, or written out and not yet settled.
     pub frozen_bytes: u64,
-    /// Bytes that RocksDB has too.
+    /// Bytes that RocksDB has too, and all of maps and lists that are in memory.
     pub clean_bytes: u64,
     /// Look-ups that the cache answered.
     pub hits: u64,

@@ -149,7 +149,15 @@ fn copy_family(
     let mut counted = None;
     source.scan(from, range, |key, value| {
         let (group, name, rest) = row::decode_key(key).map_err(|reason| source.bad_row(from, key, reason))?;
+        if row::is_head(value) {
+            // It says what the entries that follow are counted for.
+            row::decode_head(value).map_err(|reason| source.bad_row(from, key, reason))?;
+            return put(key, value);
+        }
         let (_, bytes) = row::decode_value(value).map_err(|reason| source.bad_row(from, key, reason))?;
+        // Of a value nothing follows.
+        let rest = if rest.is_empty() { Ok(rest) } else { row::decode_entry(rest) };
+        let rest = rest.map_err(|reason| source.bad_row(from, key, reason))?;
         if let Some(state) = &state {
             let index = *counted.get_or_insert_with(|| counts.cover(state, range));
             if let Some(tally) = counts.tally_mut(index, group) {

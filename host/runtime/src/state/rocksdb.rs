@@ -3,6 +3,8 @@
 //! Owns every call of the library, and how a state becomes a column family. Does not own which thread calls, nor what a
 //! restore copies.
 
+mod collection;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -13,11 +15,12 @@ use ::rocksdb::{
 };
 use wasmill_core::key_group::KeyGroupRange;
 
-use super::LocalFile;
 use super::error::Error;
 use super::layer::Layer;
 use super::row;
+use super::{LocalFile, StateSpec};
 
+pub(super) use self::collection::Entries;
 /// A value that lies in RocksDB's memory.
 pub(super) use ::rocksdb::DBPinnableSlice as Pinned;
 
@@ -172,6 +175,12 @@ impl Database {
         Error::Row { place: self.place.clone(), state, row: head, dir: self.dir.clone(), reason }
     }
 
+    /// A row of another schema version than the component's.
+    pub(super) fn other_version(&self, spec: &StateSpec, found: u32) -> Error {
+        let StateSpec { name, version, .. } = spec;
+        Error::Version { place: self.place.clone(), state: name.clone(), found, declared: *version }
+    }
+
     fn family(&self, state: usize) -> Result<&ColumnFamily, Error> {
         self.families.get(state).and_then(|name| self.db.cf_handle(name)).ok_or_else(|| Error::Misuse {
             place: self.place.clone(),
@@ -239,6 +248,12 @@ impl<'a> Writes<'a> {
     pub(super) fn delete(&mut self, state: usize, key: &[u8]) -> Result<(), Error> {
         self.batch.delete_cf(self.database.family(state)?, key);
         self.added(key.len())
+    }
+
+    /// Deletes all rows from `from` up to `to`, that one not included.
+    fn delete_range(&mut self, state: usize, from: &[u8], to: &[u8]) -> Result<(), Error> {
+        self.batch.delete_range_cf(self.database.family(state)?, from, to);
+        self.added(from.len() + to.len())
     }
 
     pub(super) fn finish(mut self) -> Result<(), Error> {

@@ -2,6 +2,7 @@
 //!
 //! Owns the encodings, which are stored formats (docs/formats.md, "Rows in RocksDB"). Does not own which rows exist.
 
+use wasmill_core::checkpoint::counts::Tally;
 use wasmill_core::key_group::KeyGroup;
 
 /// Bytes of the key group at the head of every row's key.
@@ -9,6 +10,16 @@ pub(super) const GROUP_BYTES: usize = 2;
 
 /// Longest LEB128 form of a `u32`.
 const MAX_VARINT_BYTES: usize = 5;
+/// Longest LEB128 form of a `u64`.
+const MAX_LONG_VARINT_BYTES: usize = 10;
+
+/// Stands before the map key or list position in the rows of a map's or list's entries. The rows of a key are its head, whose
+/// row ends with the key, and its entries, which all lie below the key followed by [`ENTRIES_END`].
+const ENTRY: u8 = 1;
+const ENTRIES_END: u8 = 2;
+
+/// Flag of a row that is the head of a map or list.
+const HEAD: u8 = 0b10;
 
 /// A row that this build cannot read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,15 +33,43 @@ pub enum RowError {
     /// Flags that a later version must have written.
     #[error("the row has the flags {0:#04x}, which this build does not know: it was written by a later one")]
     Flags(u8),
+    /// The head of a map or list, where a value or an entry was to be read.
+    #[error("the row is the head of a map or list: the state was of another kind when it was written")]
+    Head,
+    /// A value, where the head of a map or list was to be read.
+    #[error("the row is not the head of a map or list: the state was of another kind when it was written")]
+    NoHead,
+    /// Neither a head nor an entry.
+    #[error("the row's key goes on with what this build does not know: it was written by a later one")]
+    Kind,
 }
 
-/// Appends the key of a value state's row; map keys and list positions are appended to it.
+/// Appends the key of a value state's row, which is that of the head of a map or list too.
 ///
 /// The key's length stands before it, so that no key is a prefix of another's rows.
 pub(super) fn encode_key(group: KeyGroup, key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&group.0.to_be_bytes());
     encode_varint(key.len() as u32, out);
     out.extend_from_slice(key);
+}
+
+/// Appends to the key of the head what makes it that of an entry: of a map its map key, of a list its position.
+pub(super) fn encode_entry(entry: &[u8], out: &mut Vec<u8>) {
+    out.push(ENTRY);
+    out.extend_from_slice(entry);
+}
+
+/// Appends to the key of the head what makes it the first that lies behind all entries.
+pub(super) fn encode_entries_end(out: &mut Vec<u8>) {
+    out.push(ENTRIES_END);
+}
+
+/// The map key or list position in what follows the key of an entry's row.
+pub(super) fn decode_entry(rest: &[u8]) -> Result<&[u8], RowError> {
+    match rest.split_first() {
+        Some((&ENTRY, entry)) => Ok(entry),
+        _ => Err(RowError::Kind),
+    }
 }
 
 /// The parts of a row's key: the group, the key, and what follows it.
@@ -51,10 +90,36 @@ pub(super) fn encode_value(version: u32, value: &[u8], out: &mut Vec<u8>) {
 /// The schema version and the value of a row.
 pub(super) fn decode_value(row: &[u8]) -> Result<(u32, &[u8]), RowError> {
     let (&flags, rest) = row.split_first().ok_or(RowError::Short)?;
-    if flags != 0 {
-        return Err(RowError::Flags(flags));
+    match flags {
+        0 => decode_varint(rest),
+        HEAD => Err(RowError::Head),
+        flags => Err(RowError::Flags(flags)),
     }
-    decode_varint(rest)
+}
+
+/// Appends the value of the head of a map or list: flags, how many entries it has, their bytes.
+pub(super) fn encode_head(head: Tally, out: &mut Vec<u8>) {
+    out.push(HEAD);
+    encode_long_varint(head.entries, out);
+    encode_long_varint(head.bytes, out);
+}
+
+/// What the head of a map or list says.
+pub(super) fn decode_head(row: &[u8]) -> Result<Tally, RowError> {
+    let (&flags, rest) = row.split_first().ok_or(RowError::Short)?;
+    match flags {
+        HEAD => {}
+        0 => return Err(RowError::NoHead),
+        flags => return Err(RowError::Flags(flags)),
+    }
+    let (entries, rest) = decode_number(rest, MAX_LONG_VARINT_BYTES)?;
+    let (bytes, rest) = decode_number(rest, MAX_LONG_VARINT_BYTES)?;
+    if rest.is_empty() { Ok(Tally { entries, bytes }) } else { Err(RowError::Number) }
+}
+
+/// Whether a row is the head of a map or list.
+pub(super) fn is_head(row: &[u8]) -> bool {
+    row.first() == Some(&HEAD)
 }
 
 /// Compares two keys of one group as their rows' keys compare.
@@ -83,19 +148,36 @@ fn varint(mut number: u32) -> ([u8; MAX_VARINT_BYTES], usize) {
     (bytes, len + 1)
 }
 
+fn encode_long_varint(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
 fn decode_varint(bytes: &[u8]) -> Result<(u32, &[u8]), RowError> {
+    let (number, rest) = decode_number(bytes, MAX_VARINT_BYTES)?;
+    Ok((u32::try_from(number).map_err(|_| RowError::Number)?, rest))
+}
+
+/// A number in its shortest LEB128 form of at most `longest` bytes.
+fn decode_number(bytes: &[u8], longest: usize) -> Result<(u64, &[u8]), RowError> {
     let mut number = 0u64;
-    for (index, &byte) in bytes.iter().take(MAX_VARINT_BYTES).enumerate() {
-        number |= u64::from(byte & 0x7f) << (7 * index);
+    for (index, &byte) in bytes.iter().take(longest).enumerate() {
+        let bits = u64::from(byte & 0x7f);
+        if index + 1 == MAX_LONG_VARINT_BYTES && bits > 1 {
+            return Err(RowError::Number);
+        }
+        number |= bits << (7 * index);
         if byte & 0x80 == 0 {
             if byte == 0 && index > 0 {
                 return Err(RowError::Number);
             }
-            let number = u32::try_from(number).map_err(|_| RowError::Number)?;
             return Ok((number, &bytes[index + 1..]));
         }
     }
-    Err(if bytes.len() < MAX_VARINT_BYTES { RowError::Short } else { RowError::Number })
+    Err(if bytes.len() < longest { RowError::Short } else { RowError::Number })
 }
 
 #[cfg(test)]
@@ -135,6 +217,26 @@ mod tests {
                     assert_eq!(written, row, "{line}");
                     assert_eq!(decode_value(&row), Ok((version, &value[..])), "{line}");
                 }
+                ["entry", group, key, entry, row] => {
+                    let (group, key, entry, row) = (group.parse().unwrap(), hex(key), hex(entry), hex(row));
+                    let mut written = key_row(group, &key);
+                    encode_entry(&entry, &mut written);
+                    assert_eq!(written, row, "{line}");
+                    let (_, _, rest) = decode_key(&row).unwrap();
+                    assert_eq!(decode_entry(rest), Ok(&entry[..]), "{line}");
+                }
+                ["head", entries, bytes, row] => {
+                    let head = Tally { entries: entries.parse().unwrap(), bytes: bytes.parse().unwrap() };
+                    let row = hex(row);
+                    let mut written = Vec::new();
+                    encode_head(head, &mut written);
+                    assert_eq!(written, row, "{line}");
+                    assert_eq!(decode_head(&row), Ok(head), "{line}");
+                    assert!(is_head(&row) && decode_value(&row) == Err(RowError::Head), "{line}");
+                }
+                ["bad-head", row, error] => {
+                    assert_eq!(format!("{:?}", decode_head(&hex(row)).unwrap_err()), error, "{line}");
+                }
                 ["bad-key", row, error] => {
                     assert_eq!(format!("{:?}", decode_key(&hex(row)).unwrap_err()), error, "{line}");
                 }
@@ -145,7 +247,7 @@ mod tests {
             }
             lines += 1;
         }
-        assert_eq!(lines, 21);
+        assert_eq!(lines, 36);
     }
 
     /// S2: keys of all ones, and keys that begin with another.
@@ -156,6 +258,24 @@ mod tests {
         for (i, a) in keys.iter().enumerate() {
             for (j, b) in keys.iter().enumerate() {
                 assert!(i == j || !key_row(7, b).starts_with(&key_row(7, a)), "{i} {j}");
+            }
+        }
+    }
+
+    /// S2: all entries of a key lie between its head and the end of its entries, and nobody else's.
+    #[test]
+    fn s2_the_rows_of_a_key_have_an_end_whatever_its_bytes() {
+        let keys: [&[u8]; 7] = [b"", b"\xff", b"\xff\x00", b"\xff\xff", b"\xfe", b"\x01", b"\x02"];
+        let entries: [&[u8]; 6] = [b"", b"\x00", b"\x7f", b"\xff", b"\xff\xff", &[0xff; 300]];
+        for key in keys {
+            let (head, mut end) = (key_row(7, key), key_row(7, key));
+            encode_entries_end(&mut end);
+            for other in keys {
+                for entry in entries {
+                    let mut row = key_row(7, other);
+                    encode_entry(entry, &mut row);
+                    assert_eq!(head < row && row < end, key == other, "{key:?} {other:?} {entry:?}");
+                }
             }
         }
     }
@@ -171,6 +291,11 @@ mod tests {
             if let Ok((group, key, rest)) = decode_key(&bytes) {
                 let mut again = key_row(group.0, key);
                 again.extend_from_slice(rest);
+                prop_assert_eq!(again, bytes.clone());
+            }
+            if let Ok(head) = decode_head(&bytes) {
+                let mut again = Vec::new();
+                encode_head(head, &mut again);
                 prop_assert_eq!(again, bytes.clone());
             }
             if let Ok((version, value)) = decode_value(&bytes) {

@@ -12,6 +12,7 @@ use std::sync::mpsc;
 use parking_lot::{Condvar, Mutex};
 
 use super::Counts;
+use super::changes::Changes;
 use super::error::Error;
 use super::layer::Layer;
 use super::rocksdb::{Database, SharedMemory, is_table, list_files};
@@ -19,11 +20,12 @@ use super::{LocalCut, OnCut};
 use crate::clock::SharedClock;
 use crate::spawn;
 
-/// A frozen layer to be written.
+/// A frozen layer to be written, with the changes to maps and lists that were frozen with it.
 pub(super) struct Job {
     /// Rises by one from job to job.
     pub(super) sequence: u64,
     pub(super) layer: Arc<Layer>,
+    pub(super) changes: Changes,
     pub(super) cut: Option<CutJob>,
 }
 
@@ -140,7 +142,7 @@ impl Progress {
 }
 
 fn run(tools: &Tools, progress: &Progress, queue: &mpsc::Receiver<Job>) {
-    for Job { sequence, layer, cut } in queue {
+    for Job { sequence, layer, mut changes, cut } in queue {
         let (to_dir, on_cut) = match cut {
             Some(CutJob { dir, counts, on_cut }) => (Some((dir, counts)), Some(on_cut)),
             None => (None, None),
@@ -149,11 +151,11 @@ fn run(tools: &Tools, progress: &Progress, queue: &mpsc::Receiver<Job>) {
             if progress.closing.load(Ordering::Relaxed) {
                 return Err(Error::Closed { place: tools.place.clone() });
             }
-            let done = caught(tools, || work(tools, &layer, to_dir));
+            let done = caught(tools, || work(tools, (&layer, &mut changes), to_dir));
             done.inspect_err(|error| progress.fail(error.clone()))
         });
         // The layer goes first: who sees it released takes it back.
-        drop(layer);
+        drop((layer, changes));
         if result.is_ok() {
             progress.release(sequence);
         }
@@ -170,9 +172,15 @@ fn run(tools: &Tools, progress: &Progress, queue: &mpsc::Receiver<Job>) {
     }
 }
 
-fn work(tools: &Tools, layer: &Layer, cut: Option<(PathBuf, Counts)>) -> Result<Option<LocalCut>, Error> {
+fn work(
+    tools: &Tools,
+    (layer, changes): (&Layer, &mut Changes),
+    cut: Option<(PathBuf, Counts)>,
+) -> Result<Option<LocalCut>, Error> {
     let start = tools.clock.monotonic();
     tools.database.write_layer(layer, &tools.versions)?;
+    changes.sort();
+    tools.database.write_changes(changes, &tools.versions)?;
     let Some((dir, counts)) = cut else { return Ok(None) };
     tools.database.flush()?;
     let written = tools.clock.monotonic();

@@ -75,6 +75,20 @@ fn a_state_that_contradicts_itself_is_refused_by_name() {
 }
 
 #[test]
+fn kinds_of_state_that_are_not_there_yet_are_refused_and_the_others_are_not() {
+    let of_kind = |kind, map_key_type: Option<&str>| {
+        let map_key_type = map_key_type.map(str::to_owned);
+        contract(vec![StateContract { kind, map_key_type, ..value("total") }]).check()
+    };
+    assert_eq!(of_kind(StateKind::Map, Some("bytes")), Ok(()));
+    assert_eq!(of_kind(StateKind::List, None), Ok(()));
+    for kind in [StateKind::Broadcast, StateKind::OperatorSplit, StateKind::OperatorUnion] {
+        let state = StateName::new("total").unwrap();
+        assert_eq!(of_kind(kind, Some("bytes")), Err(Error::NotYet { state, kind }));
+    }
+}
+
+#[test]
 fn names_are_unique_and_present() {
     let duplicate = contract(vec![value("a"), value("a")]).check();
     assert_eq!(duplicate, Err(Error::Duplicate { what: "states", name: "a".to_owned() }));

@@ -184,7 +184,7 @@ fn state_that_is_not_the_guests_to_ask_for_traps_with_the_reason() {
         (b"u", "value-get: state 9 is not declared; there are 2"),
         (b"i", "value-get: origin 1000 is not of this call, which has 1"),
         (b"R", "value-get: state `eager` rides along"),
-        (b"M", "not yet supported: map-get"),
+        (b"M", "map-get: state `lazy` is not map state"),
     ];
     for (command, expected) in cases {
         let (asked, state) = Asked::shared();

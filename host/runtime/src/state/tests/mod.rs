@@ -1,11 +1,13 @@
 //! Keyed state as a whole: against a model, across freezes, restores, failures.
 
+mod collection;
 mod failure;
 mod freeze;
 mod model;
 mod restore;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
@@ -30,7 +32,20 @@ fn all() -> KeyGroupRange {
 }
 
 fn state_name(index: usize) -> StateName {
-    StateName::new(["count", "last-seen"][index]).unwrap()
+    StateName::new(["count", "last-seen", "visits", "log"][index]).unwrap()
+}
+
+/// The map state and the list state of [`mixed`].
+const MAP: usize = 2;
+const LIST: usize = 3;
+
+/// With a map and a list beside the two value states. Each of the two halves of the cache has `cache_bytes`.
+fn mixed(dir: &Path, range: KeyGroupRange, cache_bytes: usize) -> Options {
+    let mut options = options(dir, range, 2 * cache_bytes);
+    for (index, kind) in [(MAP, StateKind::Map), (LIST, StateKind::List)] {
+        options.states.push(StateSpec { name: state_name(index), kind, version: 1 });
+    }
+    options
 }
 
 fn options(dir: &Path, range: KeyGroupRange, cache_bytes: usize) -> Options {
@@ -62,8 +77,12 @@ impl Rig {
     }
 
     fn restored(range: KeyGroupRange, cache_bytes: usize, restore: Restore) -> Self {
+        Self::open(|dir| options(dir, range, cache_bytes), restore)
+    }
+
+    fn open(options: impl FnOnce(&Path) -> Options, restore: Restore) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let state = KeyedState::open(options(&root.path().join("state"), range, cache_bytes), restore).unwrap();
+        let state = KeyedState::open(options(&root.path().join("state")), restore).unwrap();
         let (sender, cuts) = mpsc::channel();
         Self { root, state, cuts, sender, taken: 0 }
     }
@@ -91,6 +110,63 @@ impl Rig {
 
     fn get(&mut self, state: usize, key: &[u8]) -> Option<Vec<u8>> {
         self.state.value(state, key, KeyHash::of(key)).unwrap().map(<[u8]>::to_vec)
+    }
+
+    fn put(&mut self, key: &[u8], name: &[u8], value: &[u8]) {
+        self.state.map_put((MAP, key, KeyHash::of(key)), &name.into(), value.into()).unwrap();
+    }
+
+    fn remove(&mut self, key: &[u8], name: &[u8]) {
+        self.state.map_remove((MAP, key, KeyHash::of(key)), &name.into()).unwrap();
+    }
+
+    fn entry(&mut self, key: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+        self.state.map_get(MAP, key, KeyHash::of(key), name).unwrap().map(<[u8]>::to_vec)
+    }
+
+    fn page(&mut self, key: &[u8], range: Range<'_>, limit: usize) -> Page {
+        self.state.map_page((MAP, key, KeyHash::of(key)), range, limit, std::iter::empty()).unwrap()
+    }
+
+    fn append(&mut self, key: &[u8], values: &[&[u8]]) {
+        let values = values.iter().map(|value| Value::from(*value));
+        self.state.list_append(LIST, key, KeyHash::of(key), values).unwrap();
+    }
+
+    fn length(&mut self, key: &[u8]) -> u64 {
+        self.state.list_length(LIST, key, KeyHash::of(key)).unwrap()
+    }
+
+    fn elements(&mut self, key: &[u8], start: u64, limit: usize) -> Vec<Vec<u8>> {
+        let page = self.state.list_page((LIST, key, KeyHash::of(key)), start, limit).unwrap();
+        page.iter().map(<[u8]>::to_vec).collect()
+    }
+
+    /// All entries of a map, by pages of `limit`.
+    fn map(&mut self, key: &[u8], limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        loop {
+            let last = entries.last().map(|(name, _)| name.clone());
+            let lower = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let page = self.page(key, Range { lower, ..Range::ALL }, limit);
+            assert!(page.values.len() <= limit);
+            entries.extend(page.names.iter().zip(page.values.iter()).map(|(n, v)| (n.to_vec(), v.to_vec())));
+            if !page.more {
+                return entries;
+            }
+        }
+    }
+
+    /// All elements of a list, by pages of `limit`.
+    fn list(&mut self, key: &[u8], limit: usize) -> Vec<Vec<u8>> {
+        let mut elements = Vec::new();
+        loop {
+            let page = self.elements(key, elements.len() as u64, limit);
+            if page.is_empty() {
+                return elements;
+            }
+            elements.extend(page);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Random operations against a map.
+//! Random operations on values, maps and lists against plain ones.
 
 use proptest::prelude::*;
 
@@ -10,6 +10,21 @@ enum Step {
     Value(usize, usize),
     Set(usize, usize, usize),
     Clear(usize, usize),
+    Put(usize, usize, usize),
+    /// Many entries, so that a map is not small.
+    Fill(usize, usize),
+    Remove(usize, usize),
+    Entry(usize, usize),
+    ClearMap(usize),
+    Page {
+        key: usize,
+        bounds: [Option<(usize, bool)>; 2],
+        reverse: bool,
+        limit: usize,
+    },
+    Append(usize, usize, usize),
+    Elements(usize, u64, usize),
+    ClearList(usize),
     Maintain,
     Freeze,
     /// Waits for the oldest cut that is under way.
@@ -23,14 +38,26 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     // Mostly few keys, so that one key's values are often in several layers at once.
     let key = prop_oneof![3 => 0..8usize, 1 => 0..some_keys().len()];
+    let name = || 0..some_names().len();
+    // Lengths that stay in place, that grow out of their place, and that get a chunk of their own.
+    let len = || prop_oneof![0usize..20, 20usize..300, Just(5_000)];
+    let bound = || proptest::option::of((0..some_names().len(), any::<bool>()));
     prop_oneof![
         4 => (0..2usize, proptest::sample::subsequence((0..some_keys().len()).collect::<Vec<_>>(), 1..20))
             .prop_map(|(state, keys)| Step::Load(state, keys)),
         2 => (0..2usize, key.clone()).prop_map(|(state, key)| Step::Value(state, key)),
-        // Lengths that stay in place, that grow out of their place, and that get a chunk of their own.
-        16 => (0..2usize, key.clone(), prop_oneof![0usize..20, 20usize..300, Just(5_000)])
-            .prop_map(|(state, key, len)| Step::Set(state, key, len)),
-        4 => (0..2usize, key).prop_map(|(state, key)| Step::Clear(state, key)),
+        16 => (0..2usize, key.clone(), len()).prop_map(|(state, key, len)| Step::Set(state, key, len)),
+        4 => (0..2usize, key.clone()).prop_map(|(state, key)| Step::Clear(state, key)),
+        16 => (0..4usize, name(), len()).prop_map(|(key, name, len)| Step::Put(key, name, len)),
+        2 => (0..4usize, prop_oneof![Just(150usize), Just(300)]).prop_map(|(key, count)| Step::Fill(key, count)),
+        6 => (0..4usize, name()).prop_map(|(key, name)| Step::Remove(key, name)),
+        4 => (key.clone(), name()).prop_map(|(key, name)| Step::Entry(key, name)),
+        2 => (0..4usize).prop_map(Step::ClearMap),
+        4 => (0..4usize, [bound(), bound()], any::<bool>(), prop_oneof![0..5usize, 100..500usize])
+            .prop_map(|(key, bounds, reverse, limit)| Step::Page { key, bounds, reverse, limit }),
+        8 => (0..4usize, 0..30usize, len()).prop_map(|(key, count, len)| Step::Append(key, count, len)),
+        3 => (0..4usize, 0..40u64, 0..40usize).prop_map(|(key, start, limit)| Step::Elements(key, start, limit)),
+        2 => key.prop_map(Step::ClearList),
         8 => Just(Step::Maintain),
         3 => Just(Step::Freeze),
         2 => Just(Step::Cut),
@@ -39,14 +66,66 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn some_names() -> Vec<Vec<u8>> {
+    let mut names = vec![vec![], vec![0], vec![0x7f], vec![0xff], vec![0xff, 0], vec![0xff, 0xff], vec![1], vec![2]];
+    names.extend((0..12u32).map(|n| (n * 20).to_be_bytes().to_vec()));
+    names
+}
+
+/// What a state holds.
+#[derive(Debug, Clone, Default)]
+struct Contents {
+    values: Model,
+    maps: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>,
+    lists: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
+}
+
+impl Contents {
+    fn counts(&self, range: KeyGroupRange) -> Counts {
+        let mut counts = Counts::new((0..4).map(state_name), range);
+        let values = self.values.iter().map(|((state, key), value)| (*state, key, key.len() + value.len()));
+        let maps = self.maps.iter().flat_map(|(key, map)| {
+            map.iter().map(move |(name, value)| (MAP, key, key.len() + name.len() + value.len()))
+        });
+        let lists = self
+            .lists
+            .iter()
+            .flat_map(|(key, list)| list.iter().map(move |value| (LIST, key, key.len() + 8 + value.len())));
+        for (state, key, bytes) in values.chain(maps).chain(lists) {
+            if let Some(tally) = counts.tally_mut(state, KeyGroup::of(key, max())) {
+                *tally += Tally { entries: 1, bytes: bytes as u64 };
+            }
+        }
+        counts
+    }
+
+    /// Asserts that a state holds exactly what lies in `range`, and counts it.
+    fn assert_held(&self, rig: &mut Rig, range: KeyGroupRange) {
+        let own = |key: &Vec<u8>| range.contains(KeyGroup::of(key, max()));
+        let keys: Vec<Vec<u8>> = some_keys().into_iter().filter(own).collect();
+        for state in 0..2 {
+            let expected: Vec<_> = keys.iter().map(|key| self.values.get(&(state, key.clone())).cloned()).collect();
+            assert_eq!(load(&mut rig.state, state, &keys), expected, "state {state}");
+        }
+        for key in &keys {
+            let map: Vec<_> = self.maps.get(key).into_iter().flatten().map(|(n, v)| (n.clone(), v.clone())).collect();
+            assert_eq!(rig.map(key, 70), map);
+            let list = self.lists.get(key).cloned().unwrap_or_default();
+            assert_eq!(rig.length(key), list.len() as u64);
+            assert_eq!(rig.list(key, 7), list);
+        }
+        assert_eq!(*rig.state.counts(), self.counts(range));
+    }
+}
+
 /// The state under test, what it should hold, and what each cut under way or taken should hold.
 struct Run {
     rig: Rig,
     budget: usize,
-    model: Model,
-    pending: Vec<Model>,
-    newest: Option<(LocalCut, Model)>,
-    sets: usize,
+    model: Contents,
+    pending: Vec<Contents>,
+    newest: Option<(LocalCut, Contents)>,
+    writes: usize,
     /// Folders of states that were left; cuts lie in them.
     left: Vec<TempDir>,
 }
@@ -54,27 +133,6 @@ struct Run {
 impl Run {
     fn step(&mut self, step: &Step, keys: &[Vec<u8>]) {
         match step {
-            Step::Load(state, chosen) => {
-                let chosen: Vec<Vec<u8>> = chosen.iter().map(|&key| keys[key].clone()).collect();
-                let expected: Vec<_> =
-                    chosen.iter().map(|key| self.model.get(&(*state, key.clone())).cloned()).collect();
-                assert_eq!(load(&mut self.rig.state, *state, &chosen), expected);
-            }
-            Step::Value(state, key) => {
-                let key = &keys[*key];
-                assert_eq!(self.rig.get(*state, key), self.model.get(&(*state, key.clone())).cloned());
-            }
-            Step::Set(state, key, len) => {
-                self.sets += 1;
-                let value = vec![self.sets as u8; *len];
-                self.rig.set(*state, &keys[*key], &value);
-                self.model.insert((*state, keys[*key].clone()), value);
-            }
-            Step::Clear(state, key) => {
-                let key = &keys[*key];
-                self.rig.state.clear_value(*state, key, KeyHash::of(key)).unwrap();
-                self.model.remove(&(*state, key.clone()));
-            }
             Step::Maintain => self.rig.state.maintain().unwrap(),
             Step::Freeze => {
                 if self.pending.len() == 2 {
@@ -86,15 +144,121 @@ impl Run {
             Step::Cut => self.take(),
             Step::Reopen => self.reopen(|_, restore| restore),
             Step::Rescale(at) => self.reopen(|run, restore| run.rescaled(restore, *at)),
+            Step::Load(..) | Step::Value(..) | Step::Set(..) | Step::Clear(..) => self.value_step(step, keys),
+            Step::Append(..) | Step::Elements(..) | Step::ClearList(..) => self.list_step(step, keys),
+            _ => self.map_step(step, keys),
         }
-        assert_eq!(*self.rig.state.counts(), count(&self.model, all()));
+        assert_eq!(*self.rig.state.counts(), self.model.counts(all()));
+    }
+
+    /// Bytes that no other write has.
+    fn next(&mut self, len: usize) -> Vec<u8> {
+        self.writes += 1;
+        vec![self.writes as u8; len]
+    }
+
+    fn value_step(&mut self, step: &Step, keys: &[Vec<u8>]) {
+        match step {
+            Step::Load(state, chosen) => {
+                let chosen: Vec<Vec<u8>> = chosen.iter().map(|&key| keys[key].clone()).collect();
+                let values = &self.model.values;
+                let expected: Vec<_> = chosen.iter().map(|key| values.get(&(*state, key.clone())).cloned()).collect();
+                assert_eq!(load(&mut self.rig.state, *state, &chosen), expected);
+            }
+            Step::Value(state, key) => {
+                let key = &keys[*key];
+                assert_eq!(self.rig.get(*state, key), self.model.values.get(&(*state, key.clone())).cloned());
+            }
+            Step::Set(state, key, len) => {
+                let value = self.next(*len);
+                self.rig.set(*state, &keys[*key], &value);
+                self.model.values.insert((*state, keys[*key].clone()), value);
+            }
+            Step::Clear(state, key) => {
+                let key = &keys[*key];
+                self.rig.state.clear_value(*state, key, KeyHash::of(key)).unwrap();
+                self.model.values.remove(&(*state, key.clone()));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn map_step(&mut self, step: &Step, keys: &[Vec<u8>]) {
+        let names = some_names();
+        match step {
+            Step::Put(key, name, len) => {
+                let value = self.next(*len);
+                self.rig.put(&keys[*key], &names[*name], &value);
+                self.model.maps.entry(keys[*key].clone()).or_default().insert(names[*name].clone(), value);
+            }
+            Step::Fill(key, count) => {
+                for n in 0..*count as u32 {
+                    let (name, value) = (n.to_be_bytes().to_vec(), self.next(3));
+                    self.rig.put(&keys[*key], &name, &value);
+                    self.model.maps.entry(keys[*key].clone()).or_default().insert(name, value);
+                }
+            }
+            Step::Remove(key, name) => {
+                self.rig.remove(&keys[*key], &names[*name]);
+                self.model.maps.entry(keys[*key].clone()).or_default().remove(&names[*name]);
+            }
+            Step::Entry(key, name) => {
+                let expected = self.model.maps.get(&keys[*key]).and_then(|map| map.get(&names[*name])).cloned();
+                assert_eq!(self.rig.entry(&keys[*key], &names[*name]), expected);
+            }
+            Step::ClearMap(key) => {
+                self.rig.state.map_clear(MAP, &keys[*key], KeyHash::of(&keys[*key])).unwrap();
+                self.model.maps.remove(&keys[*key]);
+            }
+            Step::Page { key, bounds, reverse, limit } => {
+                let bound = |bound: Option<(usize, bool)>| match bound {
+                    None => Bound::Unbounded,
+                    Some((name, true)) => Bound::Excluded(&names[name][..]),
+                    Some((name, false)) => Bound::Included(&names[name][..]),
+                };
+                let range = Range { lower: bound(bounds[0]), upper: bound(bounds[1]), reverse: *reverse };
+                let page = self.rig.page(&keys[*key], range, *limit);
+                let mut expected = Vec::new();
+                if let Some(map) = self.model.maps.get(&keys[*key]).filter(|_| !range.is_empty()) {
+                    expected.extend(map.range::<[u8], _>(range.bounds()).map(|(n, v)| (n.clone(), v.clone())));
+                }
+                if *reverse {
+                    expected.reverse();
+                }
+                assert_eq!(page.more, expected.len() > *limit);
+                expected.truncate(*limit);
+                let found = page.names.iter().zip(page.values.iter()).map(|(n, v)| (n.to_vec(), v.to_vec()));
+                assert_eq!(found.collect::<Vec<_>>(), expected);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn list_step(&mut self, step: &Step, keys: &[Vec<u8>]) {
+        match step {
+            Step::Append(key, count, len) => {
+                let values: Vec<Vec<u8>> = (0..*count).map(|_| self.next(*len)).collect();
+                self.rig.append(&keys[*key], &values.iter().map(Vec::as_slice).collect::<Vec<_>>());
+                self.model.lists.entry(keys[*key].clone()).or_default().extend(values);
+            }
+            Step::Elements(key, start, limit) => {
+                let list = self.model.lists.get(&keys[*key]).into_iter().flatten();
+                let expected: Vec<_> = list.skip(*start as usize).take(*limit).cloned().collect();
+                assert_eq!(self.rig.elements(&keys[*key], *start, *limit), expected);
+            }
+            Step::ClearList(key) => {
+                self.rig.state.list_clear(LIST, &keys[*key], KeyHash::of(&keys[*key])).unwrap();
+                self.model.lists.remove(&keys[*key]);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     fn take(&mut self) {
         if !self.pending.is_empty() {
             let cut = self.rig.cuts.recv().unwrap().unwrap();
             let model = self.pending.remove(0);
-            assert_eq!(cut.counts, count(&model, all()));
+            assert_eq!(cut.counts, model.counts(all()));
             self.newest = Some((cut, model));
         }
     }
@@ -105,26 +269,25 @@ impl Run {
         }
         let Some((cut, model)) = self.newest.clone() else { return };
         let restore = with(self, Restore::Same { dir: cut.dir, counts: cut.counts });
-        let before = std::mem::replace(&mut self.rig, Rig::restored(all(), self.budget, restore));
+        let again = Rig::open(|dir| mixed(dir, all(), self.budget), restore);
+        let before = std::mem::replace(&mut self.rig, again);
         self.left.push(before.root);
         self.model = model;
-        let keys = some_keys().into_iter().collect();
-        assert_holds(&mut self.rig.state, all(), &self.model, &keys);
+        self.model.assert_held(&mut self.rig, all());
     }
 
     /// Restores as two subtasks, checks what each has, and hands back their cuts for one.
     fn rescaled(&mut self, restore: Restore, at: u16) -> Restore {
         let Restore::Same { dir, counts } = restore else { panic!("a cut") };
         let (_, model) = self.newest.clone().unwrap();
-        let keys = some_keys().into_iter().collect();
         let mut merged = Counts::default();
         let mut dirs = Vec::new();
         for range in [KeyGroupRange { start: 0, end: at }, KeyGroupRange { start: at, end: 16 }] {
             let rows = Restore::Rows { dirs: vec![dir.clone()], counts: counts.clone() };
-            let mut half = Rig::restored(range, self.budget, rows);
-            assert_holds(&mut half.state, range, &model, &keys);
+            let mut half = Rig::open(|dir| mixed(dir, range, self.budget), rows);
+            model.assert_held(&mut half, range);
             let cut = half.cut();
-            assert_eq!(cut.counts, count(&model, range));
+            assert_eq!(cut.counts, model.counts(range));
             for file in cut.files.iter().filter_map(|file| file.key_groups) {
                 assert!(range.covers(file), "{file} in {range}");
             }
@@ -137,20 +300,20 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn state_equals_a_map_and_each_cut_equals_the_map_at_its_barrier(
-        steps in proptest::collection::vec(step(), 1..120),
+    fn state_equals_plain_maps_and_each_cut_equals_them_at_its_barrier(
+        steps in proptest::collection::vec(step(), 1..160),
         budget in prop_oneof![Just(0usize), Just(3_000), Just(40_000), Just(400_000), Just(64 << 20)],
     ) {
         let mut run = Run {
-            rig: Rig::new(budget),
+            rig: Rig::open(|dir| mixed(dir, all(), budget), Restore::Empty),
             budget,
-            model: Model::new(),
+            model: Contents::default(),
             pending: Vec::new(),
             newest: None,
-            sets: 0,
+            writes: 0,
             left: Vec::new(),
         };
         let keys = some_keys();

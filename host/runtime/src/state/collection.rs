@@ -1,0 +1,217 @@
+//! What maps and lists have in common: finding the run of a key, asking RocksDB for what it lacks, writing, clearing, scanning.
+//!
+//! Owns that counts and heads are right after each write, and what is asked of RocksDB together. Does not own what a run keeps,
+//! nor what makes a list of it ([`super::list`]).
+
+use wasmill_core::contract::StateKind;
+use wasmill_core::key_group::KeyHash;
+
+use super::changes::Changes;
+use super::error::Error;
+use super::keyed::{KeyedState, MAX_PIECE};
+use super::rocksdb::{Entries, Rows};
+use super::row;
+use super::run::{Known, Name, Value};
+use super::runs::RunIndex;
+use super::scan::{Cursor, Merged, Page, Range, Walk};
+
+/// A map or list that is read whole when it is asked for again: not more entries, nor more bytes.
+const SMALL_ENTRIES: u64 = 128;
+const SMALL_BYTES: u64 = 16 << 10;
+
+/// The key of a map or list: the state's index, the key, its hash.
+pub type Place<'a> = (usize, &'a [u8], KeyHash);
+
+/// Rows that RocksDB is asked for together.
+#[derive(Default)]
+pub(super) struct Wanted {
+    /// Whose they are, and where the name begins in an entry's row; `None`: the row is the head.
+    of: Vec<(RunIndex, Option<usize>)>,
+    rows: Rows,
+}
+
+impl KeyedState {
+    /// The run of a key, made if there is none.
+    pub(super) fn run(&mut self, kind: StateKind, (state, key, hash): Place<'_>) -> Result<RunIndex, Error> {
+        let id = self.check(state, kind)?;
+        if let Some(run) = self.runs.find(id, hash, key) {
+            return Ok(run);
+        }
+        if key.len() > MAX_PIECE {
+            return Err(self.too_large(state, key.len()));
+        }
+        let group = self.group(hash)?;
+        let empty = self.runs.is_complete() || self.has_none(state, group);
+        Ok(self.runs.make((id, hash), group, key, empty))
+    }
+
+    /// Forgets runs while a call goes on that reads more than there is room for. No [`RunIndex`] is valid afterwards.
+    pub(super) fn relieve(&mut self) {
+        if self.runs.is_over() {
+            self.runs.forget(self.writer.released());
+        }
+    }
+
+    /// Makes the head known, and the entry `name`.
+    pub(super) fn know(&mut self, index: RunIndex, name: Option<&[u8]>) -> Result<(), Error> {
+        self.wanted.clear();
+        self.want(index, name)?;
+        self.fetch_wanted(usize::from(self.runs.get(index).state))
+    }
+
+    /// Wants what is not known: the head, and the entry `name`.
+    pub(super) fn want(&mut self, index: RunIndex, name: Option<&[u8]>) -> Result<(), Error> {
+        let run = self.runs.get(index);
+        let name = name.filter(|name| run.get(name) == Known::Unknown);
+        if run.head().is_some() && name.is_none() {
+            self.gauges.hits += 1;
+            return Ok(());
+        }
+        self.gauges.misses += 1;
+        // Asked for again: what is small is soon asked for whole.
+        if name.is_some() && run.has_entries() && self.is_small(index) {
+            return self.load_all(index);
+        }
+        self.row_key.clear();
+        row::encode_key(run.group, &run.key, &mut self.row_key);
+        let head = &self.row_key;
+        if run.head().is_none() {
+            self.wanted.of.push((index, None));
+            self.wanted.rows.push_with(|row| row.extend_from_slice(head));
+        }
+        if let Some(name) = name {
+            self.wanted.of.push((index, Some(head.len() + 1)));
+            self.wanted.rows.push_with(|row| {
+                row.extend_from_slice(head);
+                row::encode_entry(name, row);
+            });
+        }
+        Ok(())
+    }
+
+    /// Asks RocksDB for what is wanted.
+    pub(super) fn fetch_wanted(&mut self, state: usize) -> Result<(), Error> {
+        let Wanted { of, rows } = &self.wanted;
+        if of.is_empty() {
+            return Ok(());
+        }
+        let found = self.rows.database.get_many(state, rows)?;
+        for ((&(index, name_at), key), row) in of.iter().zip(rows.iter()).zip(&found) {
+            match name_at {
+                None => {
+                    let head = row.as_deref().map(row::decode_head).transpose();
+                    let head = head.map_err(|reason| self.rows.database.bad_row(state, key, reason))?;
+                    self.runs.with(index, |run| run.learn_head(head.unwrap_or_default()));
+                }
+                Some(at) => {
+                    let value = row.as_deref().map(|row| self.rows.decode(state, row)).transpose()?;
+                    self.runs.with(index, |run| run.learn(&key[at..], value));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes an entry of which it is known what it was.
+    pub(super) fn write_entry(&mut self, index: RunIndex, name: &Name, value: Option<Value>) -> Result<(), Error> {
+        let run = self.runs.get(index);
+        let before = match run.get(name) {
+            Known::Value(value) => Some(value.len()),
+            Known::Absent => None,
+            Known::Unknown => return Err(self.misuse("an entry that was fetched is not in the cache".to_owned())),
+        };
+        let (state, size) = (usize::from(run.state), value.as_ref().map_or(0, |value| value.len()));
+        if name.len() > MAX_PIECE || size > MAX_PIECE {
+            return Err(self.too_large(state, name.len().max(size)));
+        }
+        if before.is_some() || value.is_some() {
+            self.replace_entry(index, name, before, value);
+        }
+        Ok(())
+    }
+
+    /// Writes an entry that had a value of `before` bytes, or none.
+    pub(super) fn replace_entry(&mut self, index: RunIndex, name: &Name, before: Option<usize>, value: Option<Value>) {
+        let run = self.runs.get(index);
+        let (state, group, fixed) = (usize::from(run.state), run.group, run.key.len() + name.len());
+        let after = value.as_ref().map(|value| value.len());
+        let sequence = self.sequence + 1;
+        let changes = &mut self.changes;
+        self.runs.with(index, |run| run.write(name, before, value, (changes, sequence)));
+        self.count(state, group, fixed, before, after);
+    }
+
+    /// Removes all entries; costs the same however many there are.
+    pub(super) fn clear_all(&mut self, index: RunIndex) -> Result<(), Error> {
+        self.know(index, None)?;
+        let run = self.runs.get(index);
+        let (state, group, head) = (usize::from(run.state), run.group, run.head().unwrap_or_default());
+        if head.entries == 0 {
+            return Ok(());
+        }
+        if let Some(tally) = self.counts.tally_mut(state, group) {
+            tally.entries = tally.entries.saturating_sub(head.entries);
+            tally.bytes = tally.bytes.saturating_sub(head.bytes);
+        }
+        let (changes, sequence): (&mut Changes, u64) = (&mut self.changes, self.sequence + 1);
+        self.runs.with(index, |run| run.clear(changes, sequence));
+        Ok(())
+    }
+
+    /// Fills a page from what is in memory where that is all there is in the range, else from RocksDB too.
+    pub(super) fn scan<'a>(
+        &mut self,
+        index: RunIndex,
+        range: Range<'_>,
+        (page, limit): (&mut Page, usize),
+        newer: impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+        all_in_memory: bool,
+    ) -> Result<(), Error> {
+        let reverse = range.reverse;
+        let newer = Walk::new(newer, reverse);
+        let run = self.runs.get(index);
+        let ours = Walk::new(run.range(range.bounds()), reverse);
+        if all_in_memory || run.is_complete() {
+            self.gauges.hits += 1;
+            return page.fill(Merged::new(newer, ours, reverse), limit);
+        }
+        self.gauges.misses += 1;
+        self.row_key.clear();
+        row::encode_key(run.group, &run.key, &mut self.row_key);
+        let (state, head) = (usize::from(run.state), &self.row_key);
+        let entries = Entries { state, head, range, spec: &self.rows.states[state] };
+        let stored = self.rows.database.entries(&entries)?;
+        page.fill(Merged::new(newer, Merged::new(ours, stored, reverse), reverse), limit)
+    }
+
+    /// Whether a run has little enough to be read whole.
+    pub(super) fn is_small(&self, index: RunIndex) -> bool {
+        let head = self.runs.get(index).head();
+        head.is_some_and(|head| head.entries <= SMALL_ENTRIES && head.bytes <= SMALL_BYTES)
+    }
+
+    /// Reads all entries of a key into its run.
+    pub(super) fn load_all(&mut self, index: RunIndex) -> Result<(), Error> {
+        let run = self.runs.get(index);
+        self.row_key.clear();
+        row::encode_key(run.group, &run.key, &mut self.row_key);
+        let (state, head) = (usize::from(run.state), &self.row_key);
+        let entries = Entries { state, head, range: Range::ALL, spec: &self.rows.states[state] };
+        let mut stored = self.rows.database.entries(&entries)?;
+        self.runs.with(index, |run| {
+            while let Some((name, value)) = stored.entry() {
+                run.learn(name, value);
+                stored.advance()?;
+            }
+            run.learned_all();
+            Ok(())
+        })
+    }
+}
+
+impl Wanted {
+    pub(super) fn clear(&mut self) {
+        self.of.clear();
+        self.rows.clear();
+    }
+}

@@ -1,0 +1,112 @@
+//! Map state as the subtask uses it.
+//!
+//! Owns the operations on maps. Does not own what they have in common with lists ([`super::collection`]).
+
+use wasmill_core::contract::StateKind;
+use wasmill_core::key_group::KeyHash;
+
+use super::collection::Place;
+use super::error::Error;
+use super::keyed::KeyedState;
+use super::run::{Known, Name, Value};
+use super::scan::{Page, Range};
+
+impl KeyedState {
+    /// The value under a map key.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn map_get(&mut self, state: usize, key: &[u8], hash: KeyHash, name: &[u8]) -> Result<Option<&[u8]>, Error> {
+        self.relieve();
+        let index = self.run(StateKind::Map, (state, key, hash))?;
+        if self.runs.get(index).get(name) == Known::Unknown {
+            self.know(index, Some(name))?;
+        } else {
+            self.gauges.hits += 1;
+        }
+        match self.runs.get(index).get(name) {
+            Known::Value(value) => Ok(Some(value)),
+            Known::Absent => Ok(None),
+            Known::Unknown => Err(self.misuse("an entry that was fetched is not in the cache".to_owned())),
+        }
+    }
+
+    /// Reads what is not in the cache of `wanted` (keys with their hashes and map keys) at once, so that [`KeyedState::map_get`] and
+    /// writes find it there.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn map_load<'a>(
+        &mut self,
+        state: usize,
+        wanted: impl Iterator<Item = (&'a [u8], KeyHash, &'a [u8])>,
+    ) -> Result<(), Error> {
+        self.relieve();
+        self.wanted.clear();
+        for (key, hash, name) in wanted {
+            let index = self.run(StateKind::Map, (state, key, hash))?;
+            self.want(index, Some(name))?;
+        }
+        self.fetch_wanted(state)
+    }
+
+    /// Puts a value under a map key.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn map_put(&mut self, place: Place<'_>, name: &Name, value: Value) -> Result<(), Error> {
+        self.map_write(place, name, Some(value))
+    }
+
+    /// Removes what is under a map key, if there is anything.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn map_remove(&mut self, place: Place<'_>, name: &Name) -> Result<(), Error> {
+        self.map_write(place, name, None)
+    }
+
+    /// Removes all entries of a map; costs the same however many there are.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn map_clear(&mut self, state: usize, key: &[u8], hash: KeyHash) -> Result<(), Error> {
+        let index = self.run(StateKind::Map, (state, key, hash))?;
+        self.clear_all(index)
+    }
+
+    /// At most `limit` entries within `range`. What `newer` says of an entry, `None` for removed, hides what the state says: it has
+    /// entries within the range, each once, in order.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn map_page<'a>(
+        &mut self,
+        place: Place<'_>,
+        range: Range<'_>,
+        limit: usize,
+        newer: impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    ) -> Result<Page, Error> {
+        let mut page = Page::default();
+        self.relieve();
+        let index = self.run(StateKind::Map, place)?;
+        if range.is_empty() {
+            return Ok(page);
+        }
+        self.know(index, None)?;
+        if !self.runs.get(index).is_complete() && self.is_small(index) {
+            self.gauges.misses += 1;
+            self.load_all(index)?;
+        }
+        let released = self.writer.released();
+        self.runs.with(index, |run| run.prune(released));
+        self.scan(index, range, (&mut page, limit), newer, false)?;
+        Ok(page)
+    }
+
+    fn map_write(&mut self, place: Place<'_>, name: &Name, value: Option<Value>) -> Result<(), Error> {
+        let index = self.run(StateKind::Map, place)?;
+        self.know(index, Some(name))?;
+        self.write_entry(index, name, value)
+    }
+}

@@ -1,0 +1,193 @@
+//! The rows of maps and lists: changes of keys written, rows of one key read in order.
+//!
+//! Owns how a key that was cleared loses its rows. Does not own what changed.
+
+use std::ops::Bound;
+
+use ::rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
+
+use super::{Database, Writes};
+use crate::state::StateSpec;
+use crate::state::changes::{Changes, KeyChanges};
+use crate::state::error::Error;
+use crate::state::row;
+use crate::state::scan::{Cursor, Range};
+
+/// Rows of a cleared key that are deleted one by one. More get one range deletion: it costs each later read near it a little,
+/// and a deletion for each row costs each later scan over them.
+const DELETED_ONE_BY_ONE: usize = 256;
+
+/// Where the entries of one key lie among the rows of a state, and which of them are meant.
+pub(in crate::state) struct Entries<'a> {
+    pub(in crate::state) state: usize,
+    /// The row of the key's head.
+    pub(in crate::state) head: &'a [u8],
+    pub(in crate::state) range: Range<'a>,
+    /// What is declared of the state: its version is what they must have.
+    pub(in crate::state) spec: &'a StateSpec,
+}
+
+/// A cursor over rows. It sees what was written before it was made.
+pub(in crate::state) struct RowCursor<'a> {
+    database: &'a Database,
+    rows: DBRawIteratorWithThreadMode<'a, DB>,
+    state: usize,
+    spec: &'a StateSpec,
+    reverse: bool,
+    /// Bytes before the name in a row's key, and before the value in its value.
+    name_at: usize,
+    value_at: usize,
+}
+
+impl Database {
+    /// The entries of one key that RocksDB has.
+    pub(in crate::state) fn entries<'a>(&'a self, entries: &Entries<'a>) -> Result<RowCursor<'a>, Error> {
+        let Entries { state, head, range, spec } = *entries;
+        let mut rows = self.db.raw_iterator_cf_opt(self.family(state)?, row_bounds(head, range));
+        if range.reverse {
+            rows.seek_to_last();
+        } else {
+            rows.seek_to_first();
+        }
+        let name_at = head.len() + 1;
+        let reverse = range.reverse;
+        let mut cursor = RowCursor { database: self, rows, state, spec, reverse, name_at, value_at: 0 };
+        cursor.read()?;
+        Ok(cursor)
+    }
+
+    /// Writes changes, in the order of their rows.
+    pub(in crate::state) fn write_changes(&self, changes: &Changes, versions: &[u32]) -> Result<(), Error> {
+        let mut writes = Writes::new(self);
+        let (mut row, mut value) = (Vec::new(), Vec::new());
+        for key in &changes.keys {
+            let state = usize::from(key.state);
+            row.clear();
+            row::encode_key(key.group, &key.key, &mut row);
+            if key.cleared {
+                self.clear(state, &row, &mut writes)?;
+            }
+            self.write_key(key, &mut row, &mut value, (&mut writes, versions[state]))?;
+        }
+        writes.finish()
+    }
+
+    fn write_key(
+        &self,
+        key: &KeyChanges,
+        row: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+        (writes, version): (&mut Writes<'_>, u32),
+    ) -> Result<(), Error> {
+        let state = usize::from(key.state);
+        if key.head.entries == 0 {
+            writes.delete(state, row)?;
+        } else {
+            value.clear();
+            row::encode_head(key.head, value);
+            writes.put(state, row, value)?;
+        }
+        let head = row.len();
+        for change in &key.entries {
+            row.truncate(head);
+            row::encode_entry(&change.entry, row);
+            match &change.value {
+                Some(bytes) => {
+                    value.clear();
+                    row::encode_value(version, bytes, value);
+                    writes.put(state, row, value)?;
+                }
+                None => writes.delete(state, row)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the entries of the key with this head, which earlier changes wrote.
+    fn clear(&self, state: usize, head: &[u8], writes: &mut Writes<'_>) -> Result<(), Error> {
+        let mut options = row_bounds(head, Range::ALL);
+        options.fill_cache(false);
+        let mut rows = self.db.raw_iterator_cf_opt(self.family(state)?, options);
+        rows.seek_to_first();
+        for _ in 0..DELETED_ONE_BY_ONE {
+            let Some(row) = rows.key() else {
+                return rows.status().map_err(|error| self.storage("read", &error));
+            };
+            writes.delete(state, row)?;
+            rows.next();
+        }
+        if rows.valid() {
+            let (from, to) = bounds(head, Range::ALL);
+            writes.delete_range(state, &from, &to)?;
+        }
+        rows.status().map_err(|error| self.storage("read", &error))
+    }
+}
+
+impl RowCursor<'_> {
+    /// Finds the value in the row where the cursor stands.
+    fn read(&mut self) -> Result<(), Error> {
+        let Some((key, value)) = self.rows.item() else {
+            return self.rows.status().map_err(|error| self.database.storage("read", &error));
+        };
+        let (found, bytes) =
+            row::decode_value(value).map_err(|reason| self.database.bad_row(self.state, key, reason))?;
+        if found != self.spec.version {
+            return Err(self.database.other_version(self.spec, found));
+        }
+        self.value_at = value.len() - bytes.len();
+        Ok(())
+    }
+}
+
+impl Cursor for RowCursor<'_> {
+    fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
+        let (key, value) = self.rows.item()?;
+        Some((&key[self.name_at..], Some(&value[self.value_at..])))
+    }
+
+    fn advance(&mut self) -> Result<(), Error> {
+        if self.reverse {
+            self.rows.prev();
+        } else {
+            self.rows.next();
+        }
+        self.read()
+    }
+}
+
+fn row_bounds(head: &[u8], range: Range<'_>) -> ReadOptions {
+    let (from, to) = bounds(head, range);
+    let mut options = ReadOptions::default();
+    options.set_iterate_lower_bound(from);
+    options.set_iterate_upper_bound(to);
+    options
+}
+
+/// The first row of a range of a key's entries, and the first behind it.
+fn bounds(head: &[u8], range: Range<'_>) -> (Vec<u8>, Vec<u8>) {
+    let row = |name: &[u8], behind: bool| {
+        let mut row = head.to_vec();
+        row::encode_entry(name, &mut row);
+        if behind {
+            // The next in the order of bytes.
+            row.push(0);
+        }
+        row
+    };
+    let from = match range.lower {
+        Bound::Unbounded => row(&[], false),
+        Bound::Included(name) => row(name, false),
+        Bound::Excluded(name) => row(name, true),
+    };
+    let to = match range.upper {
+        Bound::Unbounded => {
+            let mut end = head.to_vec();
+            row::encode_entries_end(&mut end);
+            end
+        }
+        Bound::Included(name) => row(name, true),
+        Bound::Excluded(name) => row(name, false),
+    };
+    (from, to)
+}

@@ -1,0 +1,137 @@
+//! The runs of all maps and lists that are in memory, found by (state, key).
+//!
+//! Owns look-up and which runs are forgotten when there are too many: a hand goes round, gives what was used since it last
+//! came by another round, and forgets of the rest what RocksDB has. Does not own what a run holds.
+
+use hashbrown::HashTable;
+use wasmill_core::key_group::{KeyGroup, KeyHash};
+
+use super::run::Run;
+
+/// Runs looked at in one [`Runs::forget`]; more where more came since the last.
+const STEPS: usize = 256;
+
+/// Where a run is, until runs are forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RunIndex(u32);
+
+/// Runs by (state, key).
+#[derive(Debug)]
+pub(super) struct Runs {
+    runs: Vec<Run>,
+    table: HashTable<u32>,
+    bytes: usize,
+    /// Most bytes before runs are forgotten.
+    limit: usize,
+    hand: usize,
+    /// Runs made since runs were last forgotten.
+    made: usize,
+    /// Bytes that were left then.
+    left: usize,
+    /// Nothing was ever forgotten that RocksDB has: what has no run is empty.
+    complete: bool,
+}
+
+impl Runs {
+    /// No runs; `complete`: RocksDB is empty too.
+    pub(super) fn new(limit: usize, complete: bool) -> Self {
+        Self { runs: Vec::new(), table: HashTable::new(), bytes: 0, limit, hand: 0, made: 0, left: 0, complete }
+    }
+
+    /// Bytes in use, changes not counted.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether runs should be forgotten even while a call goes on: there are too many, and more than the last attempt left.
+    pub(super) fn is_over(&self) -> bool {
+        self.bytes > self.limit + self.limit / 4 && self.bytes > self.left + self.limit / 8
+    }
+
+    /// Whether what has no run is empty.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    pub(super) fn find(&mut self, state: u16, hash: KeyHash, key: &[u8]) -> Option<RunIndex> {
+        let mixed = mix(state, hash);
+        let runs = &self.runs;
+        let found = self.table.find(mixed, |&index| {
+            let run = &runs[index as usize];
+            run.hash == mixed && run.state == state && *run.key == *key
+        });
+        let index = *found?;
+        self.runs[index as usize].used = true;
+        Some(RunIndex(index))
+    }
+
+    /// Makes the run of a key that has none; `empty`: it is known to have no entries.
+    pub(super) fn make(&mut self, (state, hash): (u16, KeyHash), group: KeyGroup, key: &[u8], empty: bool) -> RunIndex {
+        let run = Run::new(mix(state, hash), state, group, key, empty);
+        let index = self.runs.len() as u32;
+        self.bytes += run.bytes();
+        self.made += 1;
+        let runs = &self.runs;
+        self.table.insert_unique(run.hash, index, |&index| runs[index as usize].hash);
+        self.runs.push(run);
+        RunIndex(index)
+    }
+
+    pub(super) fn get(&self, index: RunIndex) -> &Run {
+        &self.runs[index.0 as usize]
+    }
+
+    /// Changes a run, and keeps account of its bytes.
+    pub(super) fn with<T>(&mut self, index: RunIndex, change: impl FnOnce(&mut Run) -> T) -> T {
+        let run = &mut self.runs[index.0 as usize];
+        let before = run.bytes();
+        let result = change(run);
+        self.bytes = self.bytes + run.bytes() - before;
+        result
+    }
+
+    /// Forgets what RocksDB has, which is what was written up to `released`, until there is little enough or enough was tried.
+    pub(super) fn forget(&mut self, released: u64) {
+        let mut steps = STEPS + 2 * self.made;
+        self.made = 0;
+        while self.bytes > self.limit && steps > 0 && !self.runs.is_empty() {
+            steps -= 1;
+            if self.hand >= self.runs.len() {
+                self.hand = 0;
+            }
+            let run = &mut self.runs[self.hand];
+            if std::mem::take(&mut run.used) {
+                self.hand += 1;
+            } else if run.is_clean(released) {
+                self.remove(self.hand);
+            } else {
+                self.with(RunIndex(self.hand as u32), |run| run.sweep(released));
+                self.hand += 1;
+            }
+        }
+        self.left = self.bytes;
+    }
+
+    fn remove(&mut self, at: usize) {
+        let run = &self.runs[at];
+        // Of a run without entries RocksDB has nothing.
+        self.complete &= run.head().is_some_and(|head| head.entries == 0);
+        self.bytes -= run.bytes();
+        if let Ok(entry) = self.table.find_entry(run.hash, |&index| index as usize == at) {
+            entry.remove();
+        }
+        let last = self.runs.len() - 1;
+        if last != at
+            && let Some(index) = self.table.find_mut(self.runs[last].hash, |&index| index as usize == last)
+        {
+            *index = at as u32;
+        }
+        self.runs.swap_remove(at);
+    }
+}
+
+fn mix(state: u16, hash: KeyHash) -> u64 {
+    // A subtask's keys share what the hash is modulo the number of key groups, and the table takes the lower bits.
+    let mixed = (hash.0 ^ u64::from(state).wrapping_mul(0xd6e8_feb8_6659_fd93)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
+}

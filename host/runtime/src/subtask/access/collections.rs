@@ -1,0 +1,178 @@
+//! A call's maps and lists: what it wrote over what the state has.
+//!
+//! Owns which of the two answers a read, and that a list's page runs on from the one into the other. Does not own the writes
+//! ([`super::overlay`]) nor the state.
+
+use std::collections::BTreeSet;
+
+use wasmill_core::record::{Column, OptionalColumn};
+
+use super::overlay::{MapWrites, Place};
+use super::{CallState, failed};
+use crate::guest::StateError;
+use crate::state::{Error, KeyedState, PAGE_BYTES, PAGE_ENTRIES, Page, Range};
+
+/// Bytes that one import answers with at most.
+const ANSWER_BYTES: usize = 64 << 20;
+
+impl CallState {
+    /// The entry that the call itself wrote or removed; `None`: the state must be asked.
+    fn own_entry(&self, place: Place, name: &[u8]) -> Option<Option<&[u8]>> {
+        let writes = self.overlay.maps.get(&place)?;
+        match writes.entries.get(name) {
+            Some(value) => Some(value.as_deref()),
+            None if writes.cleared => Some(None),
+            None => None,
+        }
+    }
+
+    pub(super) fn entry(&mut self, state: u16, slot: u32, name: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
+        if let Some(own) = self.own_entry((state, slot), name) {
+            return Ok(own.map(<[u8]>::to_vec));
+        }
+        let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
+        let keyed = keyed(&mut self.keyed)?;
+        let value = keyed.map_get(usize::from(state), key, hash, name).map_err(failed)?;
+        Ok(value.map(<[u8]>::to_vec))
+    }
+
+    /// Many entries, by slot and map key.
+    pub(super) fn entries(&mut self, state: u16, wanted: &[(u32, &[u8])]) -> Result<OptionalColumn, StateError> {
+        let (keys, hashes) = (&self.keys, &self.hashes);
+        let index = usize::from(state);
+        let of_slot = |slot: u32| (keys.get(slot as usize), hashes[slot as usize]);
+        let asked: Vec<_> = wanted
+            .iter()
+            .filter(|(slot, name)| self.own_entry((state, *slot), name).is_none())
+            .map(|&(slot, name)| (of_slot(slot).0, of_slot(slot).1, name))
+            .collect();
+        if !asked.is_empty() {
+            keyed(&mut self.keyed)?.map_load(index, asked.into_iter()).map_err(failed)?;
+        }
+        let mut found = OptionalColumn::default();
+        for &(slot, name) in wanted {
+            let own = self.overlay.maps.get(&(state, slot)).map(|writes| (writes.cleared, writes.entries.get(name)));
+            match own {
+                Some((_, Some(value))) => found.push(value.as_deref()),
+                Some((true, None)) => found.push(None),
+                _ => {
+                    let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
+                    let keyed = keyed(&mut self.keyed)?;
+                    found.push(keyed.map_get(index, key, hash, name).map_err(failed)?);
+                }
+            }
+            if found.values().bytes().len() > ANSWER_BYTES {
+                return Err(StateError::Misuse(format!(
+                    "the values asked for have more than {} MiB: ask for fewer at once",
+                    ANSWER_BYTES >> 20
+                )));
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn page(&mut self, state: u16, slot: u32, range: Range<'_>, limit: usize) -> Result<Page, StateError> {
+        if range.is_empty() {
+            return Ok(Page::default());
+        }
+        let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
+        let place = (usize::from(state), key, hash);
+        match self.overlay.maps.get(&(state, slot)) {
+            Some(own) if own.cleared => Page::of(own.range(range), range, limit).map_err(failed),
+            Some(own) => keyed(&mut self.keyed)?.map_page(place, range, limit, own.range(range)).map_err(failed),
+            None => keyed(&mut self.keyed)?.map_page(place, range, limit, std::iter::empty()).map_err(failed),
+        }
+    }
+
+    /// How many elements of the state's list count, and how many the call has appended.
+    fn list_parts(&mut self, state: u16, slot: u32) -> Result<(u64, usize), StateError> {
+        let own = self.overlay.lists.get(&(state, slot));
+        let (cleared, appended) = own.map_or((false, 0), |own| (own.cleared, own.appended.len()));
+        if cleared {
+            return Ok((0, appended));
+        }
+        let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
+        let stored = keyed(&mut self.keyed)?.list_length(usize::from(state), key, hash).map_err(failed)?;
+        Ok((stored, appended))
+    }
+
+    pub(super) fn length(&mut self, state: u16, slot: u32) -> Result<u64, StateError> {
+        let (stored, appended) = self.list_parts(state, slot)?;
+        Ok(stored + appended as u64)
+    }
+
+    pub(super) fn elements(&mut self, state: u16, slot: u32, start: u64, limit: usize) -> Result<Column, StateError> {
+        let limit = limit.min(PAGE_ENTRIES);
+        let (stored, _) = self.list_parts(state, slot)?;
+        let mut page = Column::default();
+        if start < stored {
+            let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
+            let place = (usize::from(state), key, hash);
+            page = keyed(&mut self.keyed)?.list_page(place, start, limit).map_err(failed)?;
+        }
+        let next = start.saturating_add(page.len() as u64);
+        let (Some(skip), Some(own)) = (next.checked_sub(stored), self.overlay.lists.get(&(state, slot))) else {
+            return Ok(page);
+        };
+        for value in own.appended.iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)) {
+            if page.len() >= limit || page.bytes().len() >= PAGE_BYTES {
+                break;
+            }
+            page.push(value);
+        }
+        Ok(page)
+    }
+
+    /// Makes the writes to maps and lists real.
+    pub(super) fn apply_collections(&mut self) -> Result<(), Error> {
+        let Some(keyed) = &mut self.keyed else { return Ok(()) };
+        let (keys, hashes) = (&self.keys, &self.hashes);
+        let of_slot = |slot: u32| (keys.get(slot as usize), hashes[slot as usize]);
+        let maps = &self.overlay.maps;
+        for state in maps.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
+            let written = maps.iter().filter(|((of, _), own)| *of == state && !own.cleared);
+            let names = written.flat_map(|((_, slot), own)| own.entries.keys().map(|name| (*slot, &**name)));
+            let wanted = names.map(|(slot, name)| (of_slot(slot).0, of_slot(slot).1, name));
+            keyed.map_load(usize::from(state), wanted)?;
+        }
+        for ((state, slot), own) in self.overlay.maps.drain() {
+            let (state, (key, hash)) = (usize::from(state), of_slot(slot));
+            if own.cleared {
+                keyed.map_clear(state, key, hash)?;
+            }
+            for (name, value) in own.entries {
+                match value {
+                    Some(value) => keyed.map_put((state, key, hash), &name, value)?,
+                    None => keyed.map_remove((state, key, hash), &name)?,
+                }
+            }
+        }
+        let lists = &self.overlay.lists;
+        for state in lists.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
+            let written = lists.keys().filter(|(of, _)| *of == state);
+            keyed.list_load(usize::from(state), written.map(|(_, slot)| of_slot(*slot)))?;
+        }
+        for ((state, slot), own) in self.overlay.lists.drain() {
+            let (state, (key, hash)) = (usize::from(state), of_slot(slot));
+            if own.cleared {
+                keyed.list_clear(state, key, hash)?;
+            }
+            keyed.list_append(state, key, hash, own.appended)?;
+        }
+        Ok(())
+    }
+}
+
+impl MapWrites {
+    /// What was written within a range that is not empty.
+    fn range<'a>(
+        &'a self,
+        range: Range<'a>,
+    ) -> impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
+        self.entries.range::<[u8], _>(range.bounds()).map(|(name, value)| (&**name, value.as_deref()))
+    }
+}
+
+fn keyed(keyed: &mut Option<KeyedState>) -> Result<&mut KeyedState, StateError> {
+    keyed.as_mut().ok_or_else(|| StateError::Misuse("the operator keeps no state".to_owned()))
+}

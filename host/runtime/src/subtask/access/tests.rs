@@ -1,0 +1,240 @@
+//! A call's writes over the state: seen at once, undone to the mark, real only once applied.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, mpsc};
+
+use wasmill_core::contract::StateKind;
+use wasmill_core::id::StateName;
+use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::state::{Options, Restore, SharedMemory, StateSpec};
+
+fn call() -> CallState {
+    let mut call = CallState::new(None);
+    call.keys.push(b"a");
+    call.hashes.push(KeyHash::of(b"a"));
+    call.slots = vec![0, 0];
+    call
+}
+
+#[test]
+fn rollback_undoes_what_was_written_since_the_mark_and_no_more() {
+    let mut call = call();
+    call.value_set(0, 0, b"1".to_vec()).unwrap();
+    let mark = call.mark();
+    call.value_set(0, 1, b"2".to_vec()).unwrap();
+    call.value_clear(0, 0).unwrap();
+    assert_eq!(call.value_get(0, 0).unwrap(), None);
+    assert!(call.wrote_for(|origin| origin == 1));
+    call.rollback(mark).unwrap();
+    assert!(call.wrote_for(|origin| origin == 0) && !call.wrote_for(|origin| origin == 1));
+    assert_eq!(call.value_get(0, 1).unwrap(), Some(b"1".to_vec()));
+    assert!(call.rollback(mark + 1).is_err());
+}
+
+#[test]
+fn lazy_writes_are_bounded_and_the_setting_is_named() {
+    let mut call = call();
+    call.limit_writes(100);
+    assert_eq!(call.value_set(0, 0, vec![0; 36]), Ok(()));
+    let Err(StateError::Misuse(message)) = call.value_set(0, 0, Vec::new()) else { panic!("it was let through") };
+    assert!(message.contains("limit of 100 bytes") && message.contains("limits.overlay"), "{message}");
+}
+
+#[test]
+fn an_origin_outside_the_call_is_the_guests_fault() {
+    assert!(matches!(call().value_get(0, 2), Err(StateError::Misuse(_))));
+    assert!(matches!(call().value_set(0, u32::MAX, Vec::new()), Err(StateError::Misuse(_))));
+}
+
+/// A call over a state with the value state 0, the map state 1 and the list state 2, all in RocksDB where the cache has no bytes.
+fn call_over_state(cache_bytes: usize) -> (tempfile::TempDir, CallState) {
+    let root = tempfile::tempdir().unwrap();
+    let state = |name: &str, kind| StateSpec { name: StateName::new(name).unwrap(), kind, version: 1 };
+    let max_parallelism = MaxParallelism::new(16).unwrap();
+    let options = Options {
+        dir: root.path().join("state"),
+        states: vec![state("v", StateKind::Value), state("m", StateKind::Map), state("l", StateKind::List)],
+        range: KeyGroupRange::all(max_parallelism),
+        max_parallelism,
+        cache_bytes,
+        shared: SharedMemory::new(8 << 20),
+        clock: Arc::new(ManualClock::default()),
+        place: "op/0".to_owned(),
+    };
+    let mut call = CallState::new(Some(KeyedState::open(options, Restore::Empty).unwrap()));
+    for key in [b"a", b"b"] {
+        call.keys.push(key);
+        call.hashes.push(KeyHash::of(key));
+    }
+    call.slots = vec![0, 1, 0];
+    (root, call)
+}
+
+/// Applies the call, and has what it wrote go to RocksDB and from the cache as far as the budget says.
+fn applied(root: &tempfile::TempDir, call: &mut CallState, cut: usize) {
+    call.apply().unwrap();
+    let (told, cuts) = mpsc::channel();
+    let keyed = call.keyed().unwrap();
+    keyed.freeze(root.path().join(cut.to_string()), Box::new(move |cut| told.send(cut).unwrap())).unwrap();
+    cuts.recv().unwrap().unwrap();
+    keyed.maintain().unwrap();
+    keyed.maintain().unwrap();
+}
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn page(call: &mut CallState, lower: Option<&[u8]>, limit: u32) -> (Entries, bool) {
+    let range = Range { lower: lower.map_or(Bound::Unbounded, Bound::Excluded), ..Range::ALL };
+    let page = call.map_page(1, 0, range, limit).unwrap();
+    let entries = page.names.iter().zip(page.values.iter()).map(|(name, value)| (name.to_vec(), value.to_vec()));
+    (entries.collect(), page.more)
+}
+
+fn all_entries(call: &mut CallState) -> Entries {
+    let (mut all, mut more) = page(call, None, 1_000);
+    while more {
+        let last = all.last().unwrap().0.clone();
+        let (next, left) = page(call, Some(&last), 1_000);
+        all.extend(next);
+        more = left;
+    }
+    all
+}
+
+/// S4: a map changed while it is scanned by pages, in one call, held against the rule of docs/guarantees.md.
+#[test]
+fn s4_a_scan_by_pages_sees_at_each_page_what_is_written_by_then() {
+    for (cache_bytes, entries) in
+        [0, 64 << 20].into_iter().flat_map(|bytes| [1, 127, 128, 129, 10_000].map(|n| (bytes, n)))
+    {
+        let (root, mut call) = call_over_state(cache_bytes);
+        // Even numbers, so that there is room between.
+        let name = |n: u32| (2 * n).to_be_bytes().to_vec();
+        let between = |n: u32| (2 * n + 1).to_be_bytes().to_vec();
+        let mut model: BTreeMap<Vec<u8>, Vec<u8>> = (0..entries).map(|n| (name(n), b"old".to_vec())).collect();
+        for name in model.keys() {
+            call.map_put(1, 0, name, b"old").unwrap();
+        }
+        applied(&root, &mut call, 0);
+        let (mut seen, mut last) = (Vec::new(), None::<Vec<u8>>);
+        loop {
+            let after = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let left = model.range::<[u8], _>((after, Bound::Unbounded));
+            let expected: Entries = left.clone().take(64).map(|(name, value)| (name.clone(), value.clone())).collect();
+            let more = left.count() > 64;
+            assert_eq!(page(&mut call, last.as_deref(), 64), (expected.clone(), more));
+            for (at, (found, _)) in expected.iter().enumerate() {
+                let n = u32::from_be_bytes(found.as_slice().try_into().unwrap()) / 2;
+                if n.is_multiple_of(2) {
+                    call.map_remove(1, 0, found).unwrap();
+                    model.remove(found);
+                }
+                if at == 0 {
+                    // Before and behind where the scan is, the next of this page, and one far ahead.
+                    for new in (0..100).map(|step| between(n.saturating_sub(50) + step)) {
+                        call.map_put(1, 2, &new, b"new").unwrap();
+                        model.insert(new, b"new".to_vec());
+                    }
+                    call.map_put(1, 0, &name(n + 1), b"over").unwrap();
+                    model.insert(name(n + 1), b"over".to_vec());
+                    call.map_remove(1, 0, &name(n + 70)).unwrap();
+                    model.remove(&name(n + 70));
+                }
+            }
+            seen.extend(expected.iter().map(|(name, _)| name.clone()));
+            last = expected.last().map(|(name, _)| name.clone());
+            if !more {
+                break;
+            }
+        }
+        assert!(seen.is_sorted() && seen.windows(2).all(|pair| pair[0] != pair[1]));
+        let model: Entries = model.into_iter().collect();
+        assert_eq!(all_entries(&mut call), model);
+        applied(&root, &mut call, 1);
+        assert_eq!(all_entries(&mut call), model, "{entries} entries, {cache_bytes} bytes of cache");
+    }
+}
+
+#[test]
+fn rollback_undoes_writes_to_maps_and_lists() {
+    for cache_bytes in [0, 1 << 20] {
+        let (root, mut call) = call_over_state(cache_bytes);
+        call.map_put(1, 0, b"kept", b"1").unwrap();
+        call.list_append(2, 0, &mut [&b"0"[..], b"1"].into_iter()).unwrap();
+        applied(&root, &mut call, 0);
+        call.map_put(1, 0, b"before", b"2").unwrap();
+        call.list_append(2, 0, &mut [&b"2"[..]].into_iter()).unwrap();
+        let mark = call.mark();
+        call.map_put(1, 2, b"before", b"3").unwrap();
+        call.map_remove(1, 0, b"kept").unwrap();
+        call.list_append(2, 0, &mut [&b"3"[..]].into_iter()).unwrap();
+        call.map_clear(1, 0).unwrap();
+        call.list_clear(2, 0).unwrap();
+        call.map_put(1, 0, b"after", b"4").unwrap();
+        call.list_append(2, 0, &mut [&b"4"[..]].into_iter()).unwrap();
+        assert_eq!(all_entries(&mut call), [(b"after".to_vec(), b"4".to_vec())]);
+        assert_eq!(call.map_get(1, 0, b"kept").unwrap(), None);
+        assert_eq!((call.list_length(2, 2).unwrap(), call.list_page(2, 0, 0, 9).unwrap().get(0)), (1, &b"4"[..]));
+        call.rollback(mark).unwrap();
+        for cut in 1..3 {
+            assert_eq!(
+                all_entries(&mut call),
+                [(b"before".to_vec(), b"2".to_vec()), (b"kept".to_vec(), b"1".to_vec())]
+            );
+            assert_eq!(call.list_length(2, 0).unwrap(), 3);
+            let list = call.list_page(2, 0, 1, 9).unwrap();
+            assert_eq!(list.iter().collect::<Vec<_>>(), [b"1", b"2"]);
+            applied(&root, &mut call, cut);
+        }
+    }
+}
+
+#[test]
+fn what_a_call_wrote_is_gone_when_it_is_discarded() {
+    let (_root, mut call) = call_over_state(1 << 20);
+    call.map_put(1, 0, b"a", b"1").unwrap();
+    call.list_append(2, 0, &mut [&b"0"[..]].into_iter()).unwrap();
+    assert!(call.has_unmarked_writes());
+    call.discard();
+    assert!(!call.has_unmarked_writes());
+    assert_eq!((all_entries(&mut call), call.list_length(2, 0).unwrap()), (Vec::new(), 0));
+}
+
+#[test]
+fn many_reads_see_the_calls_writes_and_the_state_key_by_key() {
+    let (root, mut call) = call_over_state(0);
+    for origin in [0, 1] {
+        for name in [b"x", b"y", b"z"] {
+            call.map_put(1, origin, name, if origin == 0 { b"a" } else { b"b" }).unwrap();
+        }
+    }
+    applied(&root, &mut call, 0);
+    call.map_put(1, 0, b"x", b"new").unwrap();
+    call.map_remove(1, 2, b"y").unwrap();
+    call.map_clear(1, 1).unwrap();
+    call.map_put(1, 1, b"z", b"after").unwrap();
+    let wanted: [(u32, &[u8]); 7] = [(0, b"x"), (2, b"y"), (0, b"z"), (0, b"no"), (1, b"x"), (1, b"z"), (0, b"z")];
+    let found = call.map_get_many(1, &wanted).unwrap();
+    let expected: [Option<&[u8]>; 7] = [Some(b"new"), None, Some(b"a"), None, None, Some(b"after"), Some(b"a")];
+    assert_eq!((0..7).map(|index| found.get(index)).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_writes_of_a_call_are_bounded_in_bytes_and_those_rolled_back_do_not_count() {
+    let (_root, mut call) = call_over_state(0);
+    let large = vec![0; 16 << 20];
+    for _ in 0..10 {
+        let mark = call.mark();
+        for n in 0..3u8 {
+            call.map_put(1, 0, &[n], &large).unwrap();
+        }
+        call.rollback(mark).unwrap();
+    }
+    let many = std::iter::repeat_n(&large[..], 4);
+    let error = call.list_append(2, 0, &mut many.into_iter()).unwrap_err();
+    assert!(matches!(&error, StateError::Misuse(message) if message.contains("more than 64 MiB")), "{error}");
+}
