@@ -14,4 +14,5 @@ pub mod id;
 pub mod key_group;
 pub mod record;
 pub mod time;
+pub mod timer;
 pub mod watermark;

@@ -21,6 +21,8 @@ mod runs;
 mod scan;
 #[cfg(test)]
 mod tests;
+#[cfg_attr(not(test), expect(dead_code))]
+mod timers;
 mod writer;
 
 use std::path::PathBuf;

@@ -4,9 +4,13 @@
 
 use wasmill_core::checkpoint::counts::Tally;
 use wasmill_core::key_group::KeyGroup;
+use wasmill_core::timer::Domain;
 
 /// Bytes of the key group at the head of every row's key.
 pub(super) const GROUP_BYTES: usize = 2;
+
+/// Domain and time of a timer.
+const TIMER_NAME_BYTES: u32 = 9;
 
 /// Longest LEB128 form of a `u32`.
 const MAX_VARINT_BYTES: usize = 5;
@@ -78,6 +82,21 @@ pub(super) fn decode_key(row: &[u8]) -> Result<(KeyGroup, &[u8], &[u8]), RowErro
     let (len, rest) = decode_varint(rest)?;
     let (key, rest) = rest.split_at_checked(len as usize).ok_or(RowError::Short)?;
     Ok((KeyGroup(u16::from_be_bytes(*group)), key, rest))
+}
+
+/// Appends the head of a timer's row: to it belongs the timer's id. Read as any row's key, domain and time stand where
+/// other rows have the key.
+pub(super) fn encode_timer_head(group: KeyGroup, domain: Domain, out: &mut Vec<u8>) {
+    out.extend_from_slice(&group.0.to_be_bytes());
+    encode_varint(TIMER_NAME_BYTES, out);
+    out.push(domain as u8);
+}
+
+/// Domain and id of a timer's row.
+pub(super) fn timer_of(row: &[u8]) -> Option<(Domain, &[u8])> {
+    let rest = row.get(GROUP_BYTES..)?;
+    let (&[length, domain], id) = rest.split_first_chunk::<2>()?;
+    (u32::from(length) == TIMER_NAME_BYTES).then_some((Domain::from_number(domain)?, id))
 }
 
 /// Appends a row's value: flags, schema version, the value.

@@ -1,0 +1,247 @@
+//! The timers of a subtask: the earliest in memory, all of them in RocksDB, changes frozen at barriers with the rest of the state.
+//!
+//! Owns which timer is set, exactly, whatever their number: a queue of each domain up to its horizon, and layers of changes that
+//! RocksDB does not have yet. Does not own when timers fire, nor how layers are written.
+//!
+//! A layer holds only what differs from what lies below it (frozen layers, then rows): a timer that is set and fires between two
+//! barriers never reaches RocksDB.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use wasmill_core::key_group::{KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
+use wasmill_core::time::Timestamp;
+use wasmill_core::timer::{Domain, ID_BYTES, Known, Timer, TimerId, TimerQueue};
+
+use super::error::Error;
+use super::row;
+
+/// Rows read of a key group in one refill, at least: with fewer the horizon would move in steps too small.
+const LEAST_READ: usize = 16;
+/// About the bytes of a timer in the queue, to guess how many fit.
+const TYPICAL_BYTES: usize = ID_BYTES + 84;
+
+/// Changes by row: true where the timer is set now and was not below, false where it was and is not.
+pub(super) type TimerLayer = BTreeMap<Box<[u8]>, bool>;
+
+/// Where timers lie that are in no layer.
+pub(super) trait TimerRows {
+    /// Whether there is such a row.
+    fn has(&self, row: &[u8]) -> Result<bool, Error>;
+    /// Calls `each` with the rows from `lower` up to but without `upper`, in order, until it answers false.
+    fn read(&self, lower: &[u8], upper: &[u8], each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Error>;
+}
+
+/// The timers of a subtask.
+pub(super) struct TimerStore {
+    queues: [TimerQueue; 2],
+    fresh: TimerLayer,
+    fresh_bytes: usize,
+    frozen: VecDeque<(u64, Arc<TimerLayer>)>,
+    range: KeyGroupRange,
+    max_parallelism: MaxParallelism,
+    scratch: Vec<u8>,
+}
+
+impl TimerStore {
+    /// Timers over rows of `range`, of which there are some unless `empty`; their queues take about `budget` bytes.
+    pub(super) fn new(budget: usize, empty: bool, range: KeyGroupRange, max_parallelism: MaxParallelism) -> Self {
+        let queue = || if empty { TimerQueue::new(budget / 2) } else { TimerQueue::over_store(budget / 2) };
+        Self {
+            queues: [queue(), queue()],
+            fresh: TimerLayer::new(),
+            fresh_bytes: 0,
+            frozen: VecDeque::new(),
+            range,
+            max_parallelism,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Sets a timer of a key of `group`; false where it was set already.
+    pub(super) fn set(
+        &mut self,
+        domain: Domain,
+        timer: &Timer<'_>,
+        group: KeyGroup,
+        rows: &impl TimerRows,
+    ) -> Result<bool, Error> {
+        let (row, id) = self.encode(domain, timer, group);
+        let known = self.queues[domain as usize].known(&row[id..]);
+        if known == Known::Set || (known == Known::Behind && self.lies_below_or_fresh(&row, rows)?) {
+            self.scratch = row;
+            return Ok(false);
+        }
+        let queue = &mut self.queues[domain as usize];
+        queue.insert(&row[id..]);
+        queue.shrink();
+        self.change(row, true);
+        Ok(true)
+    }
+
+    /// Deletes a timer; false where it was not set.
+    pub(super) fn delete(
+        &mut self,
+        domain: Domain,
+        timer: &Timer<'_>,
+        group: KeyGroup,
+        rows: &impl TimerRows,
+    ) -> Result<bool, Error> {
+        let (row, id) = self.encode(domain, timer, group);
+        let known = self.queues[domain as usize].known(&row[id..]);
+        if known == Known::Absent || (known == Known::Behind && !self.lies_below_or_fresh(&row, rows)?) {
+            self.scratch = row;
+            return Ok(false);
+        }
+        self.queues[domain as usize].remove(&row[id..]);
+        self.change(row, false);
+        Ok(true)
+    }
+
+    /// Before this time nothing is due; exact unless many timers are set.
+    pub(super) fn next(&self, domain: Domain) -> Option<Timestamp> {
+        self.queues[domain as usize].next()
+    }
+
+    /// Takes timers that are due by `until`, of at most `limit` keys the earliest each, and deletes them.
+    pub(super) fn take_due(
+        &mut self,
+        domain: Domain,
+        until: Timestamp,
+        limit: usize,
+        rows: &impl TimerRows,
+    ) -> Result<Vec<TimerId>, Error> {
+        let mut due = Vec::new();
+        while self.queues[domain as usize].must_refill(until) {
+            self.refill(domain, rows)?;
+        }
+        self.queues[domain as usize].take_due(until, limit, &mut due);
+        for id in &due {
+            let Some(timer) = Timer::decode(id) else { continue };
+            let group = KeyHash::of(timer.key).group(self.max_parallelism);
+            let (row, _) = self.encode(domain, &timer, group);
+            self.change(row, false);
+        }
+        Ok(due)
+    }
+
+    /// Drops every timer of a domain and says how many there were.
+    pub(super) fn drop_all(&mut self, domain: Domain, rows: &impl TimerRows) -> Result<u64, Error> {
+        let mut dropped = 0;
+        loop {
+            let due = self.take_due(domain, Timestamp::MAX, usize::MAX / 4, rows)?;
+            if due.is_empty() {
+                return Ok(dropped);
+            }
+            dropped += due.len() as u64;
+        }
+    }
+
+    /// Bytes of changes that are not frozen yet.
+    pub(super) fn fresh_bytes(&self) -> usize {
+        self.fresh_bytes
+    }
+
+    /// Freezes the changes as `sequence`, for the background thread.
+    pub(super) fn freeze(&mut self, sequence: u64) -> Arc<TimerLayer> {
+        let layer = Arc::new(std::mem::take(&mut self.fresh));
+        self.fresh_bytes = 0;
+        if !layer.is_empty() {
+            self.frozen.push_back((sequence, Arc::clone(&layer)));
+        }
+        layer
+    }
+
+    /// The rows have the layers up to `sequence`.
+    pub(super) fn release(&mut self, sequence: u64) {
+        while self.frozen.pop_front_if(|(frozen, _)| *frozen <= sequence).is_some() {}
+    }
+
+    /// The row, and where the id begins in it.
+    fn encode(&mut self, domain: Domain, timer: &Timer<'_>, group: KeyGroup) -> (Vec<u8>, usize) {
+        let mut row = std::mem::take(&mut self.scratch);
+        row.clear();
+        row::encode_timer_head(group, domain, &mut row);
+        let id = row.len();
+        timer.encode(&mut row);
+        (row, id)
+    }
+
+    fn lies_below_or_fresh(&self, row: &[u8], rows: &impl TimerRows) -> Result<bool, Error> {
+        match self.layered(row) {
+            Some(set) => Ok(set),
+            None => rows.has(row),
+        }
+    }
+
+    /// What the newest layer that knows the row says.
+    fn layered(&self, row: &[u8]) -> Option<bool> {
+        let frozen = || self.frozen.iter().rev().find_map(|(_, layer)| layer.get(row));
+        self.fresh.get(row).or_else(frozen).copied()
+    }
+
+    fn change(&mut self, row: Vec<u8>, set: bool) {
+        // The opposite change before it: together they are none.
+        if self.fresh.remove(&row[..]).is_some() {
+            self.fresh_bytes = self.fresh_bytes.saturating_sub(row.len() + 48);
+        } else {
+            self.fresh_bytes += row.len() + 48;
+            self.fresh.insert(row.as_slice().into(), set);
+        }
+        self.scratch = row;
+    }
+
+    /// Moves the horizon on by as much as the budget holds.
+    fn refill(&mut self, domain: Domain, rows: &impl TimerRows) -> Result<(), Error> {
+        let queue = &self.queues[domain as usize];
+        let Some(from) = queue.horizon().map(<[u8]>::to_vec) else { return Ok(()) };
+        let fit = queue.budget() / 2 / TYPICAL_BYTES;
+        let most = (fit / usize::from(self.range.end - self.range.start).max(1)).max(LEAST_READ);
+        let mut read: Vec<TimerId> = Vec::new();
+        let mut horizon: Option<TimerId> = None;
+        for group in self.range.start..self.range.end {
+            let (mut lower, mut upper) = (Vec::new(), Vec::new());
+            row::encode_timer_head(KeyGroup(group), domain, &mut lower);
+            let head = lower.len();
+            upper.extend_from_slice(&lower);
+            // The head ends in the domain, far from 0xff.
+            if let Some(last) = upper.last_mut() {
+                *last += 1;
+            }
+            lower.extend_from_slice(&from);
+            let mut taken = 0;
+            rows.read(&lower, &upper, &mut |row| {
+                if self.layered(row).is_some() {
+                    return true;
+                }
+                let id = &row[head..];
+                if horizon.as_ref().is_some_and(|horizon| id >= &**horizon) {
+                    return false;
+                }
+                if taken == most {
+                    horizon = Some(id.into());
+                    return false;
+                }
+                taken += 1;
+                read.push(id.into());
+                true
+            })?;
+        }
+        let before = |id: &[u8]| horizon.as_ref().is_none_or(|horizon| id < &**horizon);
+        read.retain(|id| before(id));
+        let layers = self.frozen.iter().map(|(_, layer)| &**layer).chain([&self.fresh]);
+        for (row, set) in layers.flatten() {
+            let Some((of, id)) = row::timer_of(row) else { continue };
+            if *set && of == domain && *id >= *from && before(id) && self.layered(row) == Some(true) {
+                read.push(id.into());
+            }
+        }
+        let queue = &mut self.queues[domain as usize];
+        queue.refill(read, horizon);
+        queue.shrink();
+        Ok(())
+    }
+}
