@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 
 use crate::time::Timestamp;
 
+/// The name under which a checkpoint counts timers; no state may have it.
+pub const TIMERS: &str = "wasmill.timers";
+
 /// Whose time a timer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]

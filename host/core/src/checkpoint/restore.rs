@@ -12,6 +12,7 @@ use crate::graph::{Graph, NodeKind};
 use crate::id::{OperatorUid, Parallelism, StateName, SubtaskId};
 use crate::key_group::{KeyGroupRange, MaxParallelism};
 use crate::time::Timestamp;
+use crate::timer::TIMERS;
 
 /// What is to run now.
 #[derive(Debug, Clone, Copy)]
@@ -172,7 +173,8 @@ fn orphans(manifest: &Manifest, target: &Target<'_>, uid: &OperatorUid) -> Vec<O
     for (name, Tally { entries, bytes }) in manifest.totals(uid) {
         let declared =
             |state: &crate::contract::StateContract| state.name == name || state.renamed_from.contains(&name);
-        if entries > 0 && !contract.is_some_and(|contract| contract.states.iter().any(declared)) {
+        let known = |contract: &OperatorContract| name.as_str() == TIMERS || contract.states.iter().any(declared);
+        if entries > 0 && !contract.is_some_and(known) {
             orphan(Some(name), format!("{entries} entries, {bytes} bytes"));
         }
     }

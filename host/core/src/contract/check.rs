@@ -112,6 +112,9 @@ pub enum Error {
         /// How many outputs there are.
         outputs: usize,
     },
+    /// A name that checkpoints use for something else.
+    #[error("state `{0}`: the name is wasmill's own; choose another")]
+    Reserved(StateName),
     /// An earlier name that is in use.
     #[error(
         "state `{state}` says that it was once called `{old}`, which is the name of a state now or of another's past"
@@ -243,6 +246,9 @@ impl OperatorContract {
 
     fn check_state(&self, state: &StateContract) -> Result<(), Error> {
         let name = || state.name.clone();
+        if state.name.as_str() == crate::timer::TIMERS {
+            return Err(Error::Reserved(name()));
+        }
         if !state.kind.is_keyed() {
             return Err(Error::NotYet { state: name(), kind: state.kind });
         }

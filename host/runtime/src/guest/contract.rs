@@ -28,6 +28,9 @@ pub const SET: u8 = 1;
 /// `operations` of value writes: the key's value was read, which refreshes its TTL where reads do.
 pub const TOUCHED: u8 = 2;
 
+/// `operations` of timer changes: the timer is set.
+pub const SET_TIMER: u8 = 1;
+
 /// Why a descriptor is not a valid declaration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use wasmill_core::contract::OperatorContract;
+use wasmill_core::timer::Domain;
 
 use super::contract::{
     self, Column, Effects, Emits, OptionalColumn, Rejects, SET, TOUCHED, TimerChanges, ValueWrites, WatermarkRun,
@@ -105,7 +106,34 @@ impl Checker {
             self.state_rides(shape, writes.state, &values[..index])?;
             self.writes(*consumed, shape, writes)?;
         }
-        no_timers(timers)
+        self.timers(*consumed, shape, timers)
+    }
+
+    fn timers(&self, consumed: u32, shape: &Shape<'_>, timers: &TimerChanges) -> Checked {
+        let TimerChanges { origins, operations, domains, times, tags } = timers;
+        let count = count("timers.origins", origins, 4)?;
+        same_length("timers.operations", operations.len(), count, 1)?;
+        same_length("timers.domains", domains.len(), count, 1)?;
+        same_length("timers.times", times.len(), count, 8)?;
+        same_length("timers.tags", tags.len(), count, 4)?;
+        self.origins("timers.origins", consumed, origins)?;
+        if let Some(index) = operations.iter().position(|operation| *operation > contract::SET_TIMER) {
+            let rule = format!("operation {}: 0 deletes, 1 sets", operations[index]);
+            return Err(bad("timers.operations", index, rule));
+        }
+        if let Some(index) = domains.iter().position(|domain| Domain::from_number(*domain).is_none()) {
+            let rule = format!("domain {}: 0 is event time, 1 processing time", domains[index]);
+            return Err(bad("timers.domains", index, rule));
+        }
+        let keyless = |origin: u32| {
+            shape.absent_key.is_some() && packed::u32_at(shape.slots, origin as usize) == shape.absent_key
+        };
+        match packed::u32s(origins).position(keyless) {
+            Some(index) => {
+                Err(bad("timers.origins", index, "its record has no key, and a timer belongs to one".to_owned()))
+            }
+            None => Ok(()),
+        }
     }
 
     fn emits(&self, consumed: u32, emits: &Emits) -> Checked {
@@ -281,14 +309,6 @@ fn consumed_ends_a_run(consumed: u32, shape: &Shape<'_>) -> Checked {
     }
     let rule = format!("{consumed} of {origins}: it is all, or the end of a watermark run, and never 0");
     Err(whole("consumed", rule))
-}
-
-fn no_timers(timers: &TimerChanges) -> Checked {
-    let TimerChanges { origins, operations, domains, times, tags } = timers;
-    if [origins, operations, domains, times, tags].iter().any(|column| !column.is_empty()) {
-        return Err(whole("timers", "not yet supported: timers".to_owned()));
-    }
-    Ok(())
 }
 
 fn count(field: &'static str, packed: &[u8], width: usize) -> Result<usize, Malformed> {

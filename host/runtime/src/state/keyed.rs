@@ -9,8 +9,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use wasmill_core::contract::StateKind;
+use wasmill_core::id::StateName;
 use wasmill_core::key_group::{KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 use wasmill_core::record::Column;
+use wasmill_core::time::Timestamp;
+use wasmill_core::timer::{Domain, TIMERS, Timer, TimerId};
 
 use super::cache::{Cache, Spot};
 use super::changes::Changes;
@@ -20,6 +23,7 @@ use super::layer::{EntryRef, Key};
 use super::restore::{self, Begun};
 use super::rocksdb::{Database, Pinned, Rows};
 use super::runs::Runs;
+use super::timers::{TimerRows, TimerStore};
 use super::writer::{CutJob, Job, Tools, Writer};
 use super::{Counts, Tally};
 use super::{EagerOut, Gauges, OnCut, Options, Restore, StateSpec, row};
@@ -33,6 +37,8 @@ const BLOCK: usize = 64;
 const MAX_PENDING_CUTS: usize = 2;
 /// Most that a cache may have: an index within a layer is a `u32`.
 const MAX_CACHE_BYTES: usize = 64 << 30;
+/// The share of the cache's budget that the earliest timers get in memory, on top of it.
+const TIMERS_SHARE: usize = 4;
 /// Largest key, value or column in bytes; the contract's limits lie far below.
 pub(super) const MAX_PIECE: usize = 1 << 30;
 
@@ -52,7 +58,10 @@ pub struct KeyedState {
     /// Changes that the background thread has not released, with their bytes.
     frozen_changes: VecDeque<(u64, usize)>,
     pub(super) wanted: Wanted,
+    timers: TimerStore,
     pub(super) counts: Counts,
+    /// The index of the timers in `counts`, once there was one.
+    timer_counts: Option<usize>,
     range: KeyGroupRange,
     max_parallelism: MaxParallelism,
     budget: Budget,
@@ -106,10 +115,12 @@ impl KeyedState {
         }
         let complete = matches!(restore, Restore::Empty);
         let Begun { database, counts, lock } = restore::begin(&options, restore)?;
+        let no_timers = counts.states().all(|(state, tally)| state.as_str() != TIMERS || tally.entries == 0);
         let Options { dir: _, states, range, max_parallelism, cache_bytes, shared, clock, place } = options;
         let database = Arc::new(database);
         let writer = Writer::start(Tools {
             database: Arc::clone(&database),
+            timers: states.len(),
             versions: states.iter().map(|state| state.version).collect(),
             shared,
             clock: Arc::clone(&clock),
@@ -126,7 +137,9 @@ impl KeyedState {
             changes: Changes::default(),
             frozen_changes: VecDeque::new(),
             wanted: Wanted::default(),
+            timers: TimerStore::new(cache_bytes / TIMERS_SHARE, no_timers, range, max_parallelism),
             counts,
+            timer_counts: None,
             range,
             max_parallelism,
             budget,
@@ -241,6 +254,51 @@ impl KeyedState {
         self.write(state, key, hash, None)
     }
 
+    /// Sets a timer of a key; one that is set already stays as it is.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn set_timer(&mut self, domain: Domain, timer: &Timer<'_>, hash: KeyHash) -> Result<(), Error> {
+        let group = self.group(hash)?;
+        if self.timers.set(domain, timer, group, &self.rows)? {
+            self.count_timer(timer, group, true)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a timer of a key, if it is set.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn delete_timer(&mut self, domain: Domain, timer: &Timer<'_>, hash: KeyHash) -> Result<(), Error> {
+        let group = self.group(hash)?;
+        if self.timers.delete(domain, timer, group, &self.rows)? {
+            self.count_timer(timer, group, false)?;
+        }
+        Ok(())
+    }
+
+    /// Before this time no timer of the domain is due; `None`: none is set.
+    #[must_use]
+    pub fn next_timer(&self, domain: Domain) -> Option<Timestamp> {
+        self.timers.next(domain)
+    }
+
+    /// Takes timers that are due by `until`, of at most `limit` keys the earliest each: from now on they are not set.
+    ///
+    /// # Errors
+    /// A failure of RocksDB or of the background thread.
+    pub fn take_timers(&mut self, domain: Domain, until: Timestamp, limit: usize) -> Result<Vec<TimerId>, Error> {
+        self.writer.check()?;
+        let due = self.timers.take_due(domain, until, limit, &self.rows)?;
+        for id in &due {
+            if let Some(timer) = Timer::decode(id) {
+                self.count_timer(&timer, KeyHash::of(timer.key).group(self.max_parallelism), false)?;
+            }
+        }
+        Ok(due)
+    }
+
     /// To be called between calls of the guest, after each batch: moves a bounded number of entries of released layers to
     /// where they may be forgotten, starts to write fresh out once it has an eighth of the budget, and waits (measured)
     /// where it has a quarter and the background thread is behind.
@@ -312,12 +370,14 @@ impl KeyedState {
         let Budget { values, runs } = self.budget;
         (self.cache.fresh.bytes() >= values / parts && !self.cache.fresh.is_empty())
             || (self.changes.bytes() >= runs / parts && !self.changes.is_empty())
+            || (self.timers.fresh_bytes() >= (values + runs) / parts && self.timers.fresh_bytes() > 0)
     }
 
     /// Takes back what the background thread has written.
     fn release(&mut self) {
         let released = self.writer.released();
         self.cache.release(released);
+        self.timers.release(released);
         while self.frozen_changes.pop_front_if(|(sequence, _)| *sequence <= released).is_some() {}
     }
 
@@ -328,7 +388,8 @@ impl KeyedState {
         if !changes.is_empty() {
             self.frozen_changes.push_back((self.sequence, changes.bytes()));
         }
-        self.writer.send(Job { sequence: self.sequence, layer, changes, cut })
+        let timers = self.timers.freeze(self.sequence);
+        self.writer.send(Job { sequence: self.sequence, layer, changes, timers, cut })
     }
 
     fn write(&mut self, state: usize, key: &[u8], hash: KeyHash, value: Option<&[u8]>) -> Result<(), Error> {
@@ -362,6 +423,20 @@ impl KeyedState {
         self.gauges.misses += 1;
         let row = self.rows.get(state, group, key.bytes, &mut self.row_key)?;
         row.map(|row| self.rows.decode(state, &row).map(<[u8]>::len)).transpose()
+    }
+
+    fn count_timer(&mut self, timer: &Timer<'_>, group: KeyGroup, set: bool) -> Result<(), Error> {
+        let index = match self.timer_counts {
+            Some(index) => index,
+            None => {
+                let name = StateName::new(TIMERS).map_err(|error| self.misuse(error.to_string()))?;
+                *self.timer_counts.insert(self.counts.cover(&name, self.range))
+            }
+        };
+        let bytes = row::timer_bytes(timer.key.len());
+        let (before, after) = if set { (None, Some(bytes)) } else { (Some(bytes), None) };
+        self.count(index, group, 0, before, after);
+        Ok(())
     }
 
     /// Counts an entry that had a value of `before` bytes and has one of `after`, with `key` bytes that name it.
@@ -444,6 +519,16 @@ impl KeyedState {
 
     pub(super) fn misuse(&self, message: String) -> Error {
         Error::Misuse { place: self.rows.place.clone(), message }
+    }
+}
+
+impl TimerRows for RowReader {
+    fn has(&self, row: &[u8]) -> Result<bool, Error> {
+        self.database.has(self.states.len(), row)
+    }
+
+    fn read(&self, lower: &[u8], upper: &[u8], each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Error> {
+        self.database.rows(self.states.len(), (lower, upper), each)
     }
 }
 

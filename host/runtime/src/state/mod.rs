@@ -3,7 +3,7 @@
 //! Owns every byte of keyed state between two calls of the guest, its local cuts and its restore from them; the sole importer
 //! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed`, `map`, `list` (the seam's
 //! methods); of values `cache` and `layer` (memory); of maps and lists `collection` (what they share), `runs`, `run` and
-//! `changes` (memory), `scan`; `writer` (the background thread), `rocksdb`, `restore`, `row` (stored rows).
+//! `changes` (memory), `scan`; `timers`; `writer` (the background thread), `rocksdb`, `restore`, `row` (stored rows).
 
 mod cache;
 mod changes;
@@ -21,7 +21,6 @@ mod runs;
 mod scan;
 #[cfg(test)]
 mod tests;
-#[cfg_attr(not(test), expect(dead_code))]
 mod timers;
 mod writer;
 

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use wasmill_core::id::StateName;
 use wasmill_core::key_group::KeyGroupRange;
+use wasmill_core::timer::TIMERS;
 
 use super::Counts;
 use super::error::Error;
@@ -39,7 +40,8 @@ pub(super) fn begin(options: &Options, restore: Restore) -> Result<Begun, Error>
         _ => {}
     }
     std::fs::create_dir(&dir).map_err(|error| failed("create", error))?;
-    let families = declared(options)?;
+    let mut families = declared(options)?;
+    families.push(TIMERS.to_owned());
     let mut counts = Counts::new(options.states.iter().map(|state| state.name.clone()), options.range);
     let open = |families: &[String]| Database::open(&dir, families, &options.shared, &options.place);
     let database = match restore {
@@ -155,8 +157,8 @@ fn copy_family(
             return put(key, value);
         }
         let (_, bytes) = row::decode_value(value).map_err(|reason| source.bad_row(from, key, reason))?;
-        // Of a value nothing follows.
-        let rest = if rest.is_empty() { Ok(rest) } else { row::decode_entry(rest) };
+        // Of a value nothing follows; of a timer the rest of its id.
+        let rest = if rest.is_empty() || family == TIMERS { Ok(rest) } else { row::decode_entry(rest) };
         let rest = rest.map_err(|reason| source.bad_row(from, key, reason))?;
         if let Some(state) = &state {
             let index = *counted.get_or_insert_with(|| counts.cover(state, range));

@@ -18,11 +18,15 @@ use wasmill_core::key_group::KeyGroupRange;
 use super::error::Error;
 use super::layer::Layer;
 use super::row;
+use super::timers::TimerLayer;
 use super::{LocalFile, StateSpec};
 
 pub(super) use self::collection::Entries;
 /// A value that lies in RocksDB's memory.
 pub(super) use ::rocksdb::DBPinnableSlice as Pinned;
+
+/// Schema version of a timer's row.
+const TIMER_VERSION: u32 = 1;
 
 /// Bytes after which a batch of writes is handed to RocksDB.
 const BATCH_BYTES: usize = 1 << 20;
@@ -120,6 +124,43 @@ impl Database {
             }
         }
         writes.finish()
+    }
+
+    /// Writes a layer of timers, which is in the order of their rows.
+    pub(super) fn write_timers(&self, family: usize, layer: &TimerLayer) -> Result<(), Error> {
+        let mut writes = Writes::new(self);
+        let mut value = Vec::new();
+        row::encode_value(TIMER_VERSION, &[], &mut value);
+        for (row, set) in layer {
+            if *set { writes.put(family, row, &value)? } else { writes.delete(family, row)? }
+        }
+        writes.finish()
+    }
+
+    /// Whether a state has a row.
+    pub(super) fn has(&self, state: usize, row: &[u8]) -> Result<bool, Error> {
+        Ok(self.get(state, row)?.is_some())
+    }
+
+    /// Calls `each` with the rows of a state from `lower` up to but without `upper`, in order, until it answers false.
+    pub(super) fn rows(
+        &self,
+        state: usize,
+        (lower, upper): (&[u8], &[u8]),
+        each: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Error> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_lower_bound(lower);
+        options.set_iterate_upper_bound(upper);
+        let mut rows = self.db.raw_iterator_cf_opt(self.family(state)?, options);
+        rows.seek_to_first();
+        while let Some(row) = rows.key() {
+            if !each(row) {
+                return Ok(());
+            }
+            rows.next();
+        }
+        rows.status().map_err(|error| self.storage("read", &error))
     }
 
     /// Writes every memtable to files.

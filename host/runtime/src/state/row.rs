@@ -4,7 +4,7 @@
 
 use wasmill_core::checkpoint::counts::Tally;
 use wasmill_core::key_group::KeyGroup;
-use wasmill_core::timer::Domain;
+use wasmill_core::timer::{Domain, ID_BYTES};
 
 /// Bytes of the key group at the head of every row's key.
 pub(super) const GROUP_BYTES: usize = 2;
@@ -90,6 +90,11 @@ pub(super) fn encode_timer_head(group: KeyGroup, domain: Domain, out: &mut Vec<u
     out.extend_from_slice(&group.0.to_be_bytes());
     encode_varint(TIMER_NAME_BYTES, out);
     out.push(domain as u8);
+}
+
+/// What a timer of a key of `key` bytes counts for: domain, time, key and tag.
+pub(super) fn timer_bytes(key: usize) -> usize {
+    1 + ID_BYTES + key
 }
 
 /// Domain and id of a timer's row.
@@ -202,6 +207,8 @@ fn decode_number(bytes: &[u8], longest: usize) -> Result<(u64, &[u8]), RowError>
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use wasmill_core::time::Timestamp;
+    use wasmill_core::timer::Timer;
 
     use super::*;
 
@@ -228,6 +235,19 @@ mod tests {
                     let (group, key, row) = (group.parse().unwrap(), hex(key), hex(row));
                     assert_eq!(key_row(group, &key), row, "{line}");
                     assert_eq!(decode_key(&row), Ok((KeyGroup(group), &key[..], &[][..])), "{line}");
+                }
+                ["timer", group, domain, millis, key, tag, row] => {
+                    let domain = if domain == "event" { Domain::Event } else { Domain::Processing };
+                    let time = Timestamp::from_millis(millis.parse().unwrap());
+                    let key = hex(key);
+                    let timer = Timer { time, key: &key, tag: tag.parse().unwrap() };
+                    let mut written = Vec::new();
+                    encode_timer_head(KeyGroup(group.parse().unwrap()), domain, &mut written);
+                    timer.encode(&mut written);
+                    assert_eq!(written, hex(row), "{line}");
+                    let (of, id) = timer_of(&written).unwrap();
+                    assert_eq!((of, Timer::decode(id)), (domain, Some(timer)), "{line}");
+                    assert_eq!(decode_key(&written).unwrap().2.len() + 1 + 8, timer_bytes(key.len()), "{line}");
                 }
                 ["value", version, value, row] => {
                     let (version, value, row) = (version.parse().unwrap(), hex(value), hex(row));
@@ -266,7 +286,7 @@ mod tests {
             }
             lines += 1;
         }
-        assert_eq!(lines, 36);
+        assert_eq!(lines, 39);
     }
 
     /// S2: keys of all ones, and keys that begin with another.

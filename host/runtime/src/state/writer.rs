@@ -16,6 +16,7 @@ use super::changes::Changes;
 use super::error::Error;
 use super::layer::Layer;
 use super::rocksdb::{Database, SharedMemory, is_table, list_files};
+use super::timers::TimerLayer;
 use super::{LocalCut, OnCut};
 use crate::clock::SharedClock;
 use crate::spawn;
@@ -26,6 +27,7 @@ pub(super) struct Job {
     pub(super) sequence: u64,
     pub(super) layer: Arc<Layer>,
     pub(super) changes: Changes,
+    pub(super) timers: Arc<TimerLayer>,
     pub(super) cut: Option<CutJob>,
 }
 
@@ -39,6 +41,8 @@ pub(super) struct CutJob {
 /// What the thread needs to do its work.
 pub(super) struct Tools {
     pub(super) database: Arc<Database>,
+    /// The index of the timers' column family.
+    pub(super) timers: usize,
     /// Schema version of each state, by index.
     pub(super) versions: Vec<u32>,
     pub(super) shared: SharedMemory,
@@ -142,7 +146,7 @@ impl Progress {
 }
 
 fn run(tools: &Tools, progress: &Progress, queue: &mpsc::Receiver<Job>) {
-    for Job { sequence, layer, mut changes, cut } in queue {
+    for Job { sequence, layer, mut changes, timers, cut } in queue {
         let (to_dir, on_cut) = match cut {
             Some(CutJob { dir, counts, on_cut }) => (Some((dir, counts)), Some(on_cut)),
             None => (None, None),
@@ -151,7 +155,7 @@ fn run(tools: &Tools, progress: &Progress, queue: &mpsc::Receiver<Job>) {
             if progress.closing.load(Ordering::Relaxed) {
                 return Err(Error::Closed { place: tools.place.clone() });
             }
-            let done = caught(tools, || work(tools, (&layer, &mut changes), to_dir));
+            let done = caught(tools, || work(tools, (&layer, &mut changes, &timers), to_dir));
             done.inspect_err(|error| progress.fail(error.clone()))
         });
         // The layer goes first: who sees it released takes it back.
@@ -174,13 +178,14 @@ fn run(tools: &Tools, progress: &Progress, queue: &mpsc::Receiver<Job>) {
 
 fn work(
     tools: &Tools,
-    (layer, changes): (&Layer, &mut Changes),
+    (layer, changes, timers): (&Layer, &mut Changes, &TimerLayer),
     cut: Option<(PathBuf, Counts)>,
 ) -> Result<Option<LocalCut>, Error> {
     let start = tools.clock.monotonic();
     tools.database.write_layer(layer, &tools.versions)?;
     changes.sort();
     tools.database.write_changes(changes, &tools.versions)?;
+    tools.database.write_timers(tools.timers, timers)?;
     let Some((dir, counts)) = cut else { return Ok(None) };
     tools.database.flush()?;
     let written = tools.clock.monotonic();

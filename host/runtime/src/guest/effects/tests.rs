@@ -65,7 +65,7 @@ fn column(values: &[&[u8]]) -> Column {
     column
 }
 
-/// Two emits, two writes, one reject: valid.
+/// Two emits, two writes, two timers, one reject: valid.
 fn good() -> Effects {
     let mut effects = no_effects(4);
     effects.emits = Emits {
@@ -87,6 +87,13 @@ fn good() -> Effects {
         operations: vec![SET, contract::CLEAR],
         values: column(&[b"state", b""]),
     }];
+    effects.timers = TimerChanges {
+        origins: pack_u32s(&[0, 1]),
+        operations: vec![0, contract::SET_TIMER],
+        domains: vec![0, 1],
+        times: pack_s64s(&[i64::MIN, i64::MAX]),
+        tags: pack_u32s(&[0, u32::MAX]),
+    };
     effects.rejects = Rejects { origins: pack_u32s(&[3]), reasons: vec!["no".to_owned()] };
     effects
 }
@@ -218,8 +225,22 @@ fn rejects_have_one_reason_and_no_effects() {
 }
 
 #[test]
-fn timers_are_told_to_be_missing_and_not_lost() {
-    refused(&[(|e| e.timers.tags.push(0), "timers: not yet supported")]);
+fn timer_changes_that_do_not_add_up_are_refused() {
+    refused(&[
+        (|e| e.timers.origins.push(0), "timers.origins: 9 bytes"),
+        (|e| e.timers.operations.push(0), "timers.operations: 3 bytes, and 2"),
+        (|e| e.timers.domains.clear(), "timers.domains: 0 bytes"),
+        (|e| e.timers.times.truncate(8), "timers.times: 8 bytes"),
+        (|e| e.timers.tags.push(0), "timers.tags: 9 bytes"),
+        (|e| e.timers.operations[1] = 2, "timers.operations[1]: operation 2"),
+        (|e| e.timers.domains[0] = 2, "timers.domains[0]: domain 2"),
+        (|e| e.timers.origins = pack_u32s(&[0, 4]), "timers.origins[1]: record 4 is not among the 4"),
+        (|e| e.timers.origins = pack_u32s(&[3, 0]), "timers.origins[0]: an effect of a record that is rejected"),
+        (
+            |e| (e.rejects, e.timers.origins) = (no_effects(0).rejects, pack_u32s(&[0, 3])),
+            "timers.origins[1]: its record has no key",
+        ),
+    ]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod failure;
 mod freeze;
 mod model;
 mod restore;
+mod timers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
