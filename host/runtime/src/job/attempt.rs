@@ -15,7 +15,7 @@ use wasmill_core::checkpoint::manifest::{Manifest, Operator, Split};
 use wasmill_core::checkpoint::restore::{self as rules, Plan, Target};
 use wasmill_core::commit;
 use wasmill_core::fault::{Fault, FaultKind};
-use wasmill_core::graph::{Node, NodeKind};
+use wasmill_core::graph::{Exchange, Node, NodeKind};
 use wasmill_core::id::{Attempt, OperatorUid, SubtaskId};
 use wasmill_core::key_group::KeyGroupRange;
 use wasmill_core::time::Timestamp;
@@ -294,7 +294,9 @@ impl Builder<'_> {
         let declared = pipeline.operator(&node.uid).ok_or_else(|| lost(&context.id))?;
         let contract = component.contract().clone();
         let key_groups = KeyGroupRange::of(context.id.index, pipeline.job.max_parallelism, node.parallelism);
-        let keyed = if contract.has_keyed_state() {
+        // A component does not declare whether it sets timers; where there are keys it may.
+        let has_keys = pipeline.inputs(&node.uid).iter().any(|input| input.exchange == Exchange::Key);
+        let keyed = if contract.has_keyed_state() || has_keys {
             let options = crate::state::Options {
                 dir: self.dir.join(format!("{}-{}", node.uid, context.id.index)),
                 states: contract

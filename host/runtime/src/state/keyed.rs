@@ -299,6 +299,21 @@ impl KeyedState {
         Ok(due)
     }
 
+    /// Drops every timer of a domain and says how many there were.
+    ///
+    /// # Errors
+    /// As [`KeyedState::take_timers`].
+    pub fn drop_timers(&mut self, domain: Domain) -> Result<u64, Error> {
+        let mut dropped = 0;
+        loop {
+            let taken = self.take_timers(domain, Timestamp::MAX, usize::MAX / 4)?;
+            if taken.is_empty() {
+                return Ok(dropped);
+            }
+            dropped += taken.len() as u64;
+        }
+    }
+
     /// To be called between calls of the guest, after each batch: moves a bounded number of entries of released layers to
     /// where they may be forgotten, starts to write fresh out once it has an eighth of the budget, and waits (measured)
     /// where it has a quarter and the background thread is behind.

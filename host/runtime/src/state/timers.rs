@@ -128,18 +128,6 @@ impl TimerStore {
         Ok(due)
     }
 
-    /// Drops every timer of a domain and says how many there were.
-    pub(super) fn drop_all(&mut self, domain: Domain, rows: &impl TimerRows) -> Result<u64, Error> {
-        let mut dropped = 0;
-        loop {
-            let due = self.take_due(domain, Timestamp::MAX, usize::MAX / 4, rows)?;
-            if due.is_empty() {
-                return Ok(dropped);
-            }
-            dropped += due.len() as u64;
-        }
-    }
-
     /// Bytes of changes that are not frozen yet.
     pub(super) fn fresh_bytes(&self) -> usize {
         self.fresh_bytes

@@ -170,6 +170,20 @@ impl Batcher {
         &self.advances
     }
 
+    /// Takes out the watermarks before the first record; they are in force from now on.
+    pub(super) fn lead(&mut self) -> Vec<Timestamp> {
+        let count = self.advances.partition_point(|(after, _)| *after == 0);
+        let lead: Vec<_> = self.advances.drain(..count).map(|(_, watermark)| watermark).collect();
+        self.first_watermark = lead.last().copied().unwrap_or(self.first_watermark);
+        lead
+    }
+
+    /// The watermarks behind the last record; of an empty batch, all.
+    pub(super) fn trail(&self) -> Vec<Timestamp> {
+        let records = self.slots.len() as u32;
+        self.advances.iter().filter(|(after, _)| *after >= records).map(|(_, watermark)| *watermark).collect()
+    }
+
     /// The slot that stands for records without a key.
     #[must_use]
     pub fn absent_key(&self) -> Option<u32> {

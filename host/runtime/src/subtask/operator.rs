@@ -5,6 +5,7 @@
 
 mod call;
 mod failure;
+mod fire;
 mod instances;
 mod isolation;
 mod snapshot;
@@ -14,11 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wasmill_core::contract::{OperatorContract, StateKind};
+use wasmill_core::contract::{OperatorContract, RIDES_WITH_TIMERS, StateKind};
 use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::key_group::KeyGroupRange;
 use wasmill_core::record::RecordBatch;
 use wasmill_core::time::Timestamp;
+use wasmill_core::timer::Domain;
 
 use super::access::CallState;
 use super::batcher::Batcher;
@@ -76,6 +78,10 @@ pub struct OperatorSubtask {
     input: u16,
     /// The states that ride along, by input.
     eager: Vec<Vec<Eager>>,
+    /// The watermark that was sent on last.
+    passed: Timestamp,
+    /// The states that ride along with timers.
+    eager_timers: Vec<Eager>,
     /// Emits that are not sent on yet, by output.
     emitted: Vec<RecordBatch>,
     late: Late,
@@ -93,6 +99,7 @@ impl OperatorSubtask {
         call: Arc<Mutex<CallState>>,
     ) -> Self {
         let eager = (0..options.contract.inputs.len().max(1)).map(|input| riding(&options.contract, input)).collect();
+        let eager_timers = riding(&options.contract, usize::from(RIDES_WITH_TIMERS));
         let dead_letters = usize::from(options.on_failure == OnFailure::DeadLetter);
         let emitted = vec![RecordBatch::default(); options.contract.outputs.len().max(1) + dead_letters];
         let mut batcher = Batcher::new(options.batch_records, options.batch_bytes);
@@ -114,6 +121,8 @@ impl OperatorSubtask {
             batcher,
             input: 0,
             eager,
+            passed: Timestamp::MIN,
+            eager_timers,
             emitted,
             late,
             stopping: false,
@@ -130,7 +139,9 @@ impl OperatorSubtask {
                 self.context.mailbox.bell().wait(IDLE_WAIT);
             } else if !self.outputs.have_room() {
                 self.wait(|meter, waited| meter.backpressured(waited));
-            } else if !self.step()? {
+            } else if self.tick().and_then(|()| self.step())? {
+                // There may be more.
+            } else {
                 self.flush()?;
                 self.wait(|meter, waited| meter.idled(waited));
             }
@@ -153,7 +164,7 @@ impl OperatorSubtask {
             Some(Event::Declined(checkpoint)) => {
                 self.context.decline(checkpoint, "a newer barrier overtook it");
             }
-            Some(Event::Watermark(watermark)) => self.advance(watermark),
+            Some(Event::Watermark(watermark)) => self.advance(watermark)?,
             Some(Event::Idle) => {
                 self.flush()?;
                 self.outputs.send_idle();
@@ -189,7 +200,7 @@ impl OperatorSubtask {
 
     fn wait(&self, account: impl FnOnce(&SubtaskMeter, Duration)) {
         let begin = self.context.clock.monotonic();
-        self.context.mailbox.bell().wait(IDLE_WAIT);
+        self.context.mailbox.bell().wait(self.until_due(IDLE_WAIT));
         account(&self.context.meter, self.context.clock.monotonic().saturating_sub(begin));
     }
 
@@ -204,7 +215,7 @@ impl OperatorSubtask {
         for record in 0..batch.len() {
             while let Some(mark) = marks.next_if(|mark| mark.after as usize <= record) {
                 if let Some(watermark) = self.gate.advance(channel, mark.watermark) {
-                    self.advance(watermark);
+                    self.advance(watermark)?;
                 }
             }
             let late = batch.times[record].is_late(self.gate.watermark());
@@ -218,7 +229,7 @@ impl OperatorSubtask {
         }
         for mark in marks {
             if let Some(watermark) = self.gate.advance(channel, mark.watermark) {
-                self.advance(watermark);
+                self.advance(watermark)?;
             }
         }
         if self.batcher.is_full() {
@@ -227,10 +238,12 @@ impl OperatorSubtask {
         Ok(())
     }
 
-    fn advance(&mut self, watermark: Timestamp) {
+    /// The watermark advances behind what is gathered. Where it makes a timer due, what is gathered ends there.
+    fn advance(&mut self, watermark: Timestamp) -> Result<(), Fault> {
         self.batcher.advance(watermark);
         self.late.mark(watermark);
         self.context.meter.watermark(watermark);
+        if self.is_due(Domain::Event, watermark) { self.call() } else { Ok(()) }
     }
 
     /// Calls the guest with what is gathered and sends on all that was emitted.

@@ -33,11 +33,13 @@ pub enum DropReason {
     Malformed,
     /// They came after the watermark had passed them.
     Late,
+    /// Timers that the end of the input left without a time to fire.
+    TimerAtEnd,
 }
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Undecodable,
         Self::MissingKey,
         Self::Rejected,
@@ -47,6 +49,7 @@ impl DropReason {
         Self::ResultLimit,
         Self::Malformed,
         Self::Late,
+        Self::TimerAtEnd,
     ];
 
     /// As a label.
@@ -62,6 +65,7 @@ impl DropReason {
             Self::MemoryLimit => "memory-limit",
             Self::ResultLimit => "result-limit",
             Self::Malformed => "malformed",
+            Self::TimerAtEnd => "timer-at-end",
         }
     }
 }

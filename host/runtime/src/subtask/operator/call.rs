@@ -9,7 +9,7 @@ use wasmill_core::fault::Fault;
 use wasmill_core::time::Timestamp;
 
 use super::failure::Failure;
-use super::{OperatorSubtask, SHIP_BYTES, SHIP_RECORDS, fault_of_state};
+use super::{OperatorSubtask, SHIP_BYTES, SHIP_RECORDS, fault_of_state, fire};
 use crate::guest::CallError;
 use crate::guest::contract::{CLEAR, Eager, Effects, Now, OptionalColumn, SET};
 use crate::guest::packed;
@@ -25,6 +25,8 @@ pub(super) enum Outcome {
     Applied(u32),
     /// It failed. Nothing of it is applied, and the instance is gone.
     Failed(CallError),
+    /// A record set a timer that is due before a later record of the call: that record belongs to the next call. Nothing is applied.
+    Split(usize),
     /// The guest rejected records and did not undo what it had written for them. Nothing of the call is applied, and the
     /// instance is gone, as it may hold what was not applied.
     Unclean {
@@ -39,10 +41,10 @@ impl OperatorSubtask {
     /// Calls the guest with what is gathered and applies the effects.
     pub(super) fn call(&mut self) -> Result<(), Fault> {
         if self.batcher.is_empty() {
-            self.mark();
+            self.trail()?;
         } else {
             match self.attempt()? {
-                Outcome::Applied(consumed) if consumed as usize >= self.batcher.len() => {}
+                Outcome::Applied(consumed) if consumed as usize >= self.batcher.len() => self.trail()?,
                 outcome => self.in_pieces(outcome)?,
             }
             if self.instances.end_if_grown() {
@@ -53,15 +55,16 @@ impl OperatorSubtask {
         self.ship(SHIP_RECORDS, SHIP_BYTES)
     }
 
-    /// Sends on the watermarks of a batch that has no records.
-    pub(super) fn mark(&mut self) {
-        for &(_, watermark) in self.batcher.advances() {
-            emit::mark(&mut self.emitted, watermark);
-        }
+    /// Fires and sends on what the watermarks behind the batch's last record ask for.
+    pub(super) fn trail(&mut self) -> Result<(), Fault> {
+        let watermarks = self.batcher.trail();
+        watermarks.into_iter().try_for_each(|watermark| self.pass(watermark))
     }
 
-    /// Makes one call with what is in the batch.
+    /// Makes one call with what is in the batch, after what the watermarks before its first record ask for.
     pub(super) fn attempt(&mut self) -> Result<Outcome, Fault> {
+        let watermarks = self.batcher.lead();
+        watermarks.into_iter().try_for_each(|watermark| self.pass(watermark))?;
         let watermark = self.batcher.finish();
         let answer = self.guest_call(watermark);
         let shared = Arc::clone(&self.call);
@@ -91,6 +94,9 @@ impl OperatorSubtask {
             let origins = packed::u32s(&rejects.origins).map(|origin| origin as usize).collect();
             return Ok(Outcome::Unclean { origins, reasons: effects.rejects.reasons });
         }
+        if let Some(at) = fire::split(&effects, self.batcher.advances()) {
+            return Ok(Outcome::Split(at));
+        }
         for (origin, reason) in packed::u32s(&rejects.origins).zip(&rejects.reasons) {
             let record = self.batcher.record(origin as usize, &call.keys, &call.slots);
             self.set_aside(&record, &Failure { reason: DropReason::Rejected, message: reason, tries: 1 })?;
@@ -107,16 +113,7 @@ impl OperatorSubtask {
             let mut call = self.call.lock();
             let call = &mut *call;
             self.batcher.lend(call);
-            if let Some(keyed) = &mut call.keyed {
-                for Eager { state, values } in eager.iter_mut() {
-                    let OptionalColumn { present, values } = values;
-                    for bytes in [&mut *present, &mut values.bytes, &mut values.ends] {
-                        bytes.clear();
-                    }
-                    let out = EagerOut { present, bytes: &mut values.bytes, ends: &mut values.ends };
-                    keyed.load_values(usize::from(*state), &call.keys, &call.hashes, out).map_err(fault_of_state)?;
-                }
-            }
+            load_eager(call, eager)?;
         }
         let guest = self.instances.current()?;
         let begin = self.context.clock.monotonic();
@@ -128,35 +125,55 @@ impl OperatorSubtask {
 
     /// Applies the effects to the state and the outputs.
     fn apply(&mut self, call: &mut CallState, effects: &Effects) -> Result<(), Fault> {
-        if let Some(keyed) = &mut call.keyed {
-            for writes in &effects.values {
-                let state = usize::from(writes.state);
-                let origins = packed::u32s(&writes.origins).zip(&writes.operations);
-                let mut start = 0;
-                for ((origin, &operation), end) in origins.zip(packed::u32s(&writes.values.ends)) {
-                    let value = &writes.values.bytes[start as usize..end as usize];
-                    start = end;
-                    let slot = call.slots[origin as usize] as usize;
-                    let (key, hash) = (call.keys.get(slot), call.hashes[slot]);
-                    match operation {
-                        SET => keyed.set_value(state, key, hash, value),
-                        CLEAR => keyed.clear_value(state, key, hash),
-                        _ => Ok(()),
-                    }
-                    .map_err(fault_of_state)?;
-                }
-            }
-        }
+        write_values(call, effects)?;
+        fire::change_timers(call, effects, None)?;
         call.apply().map_err(fault_of_state)?;
         if let Some(keyed) = &mut call.keyed {
             keyed.maintain().map_err(fault_of_state)?;
         }
         let origins = Origins { call, times: &self.batcher.times, absent_key: self.batcher.absent_key() };
-        let done = effects.consumed;
-        let whole = done as usize >= self.batcher.times.len();
+        // What follows the last record consumed waits for the timers that it may make due.
         let advances = self.batcher.advances();
-        let advances = if whole { advances } else { &advances[..advances.partition_point(|(after, _)| *after < done)] };
+        let advances = &advances[..advances.partition_point(|(after, _)| *after < effects.consumed)];
         emit::emit(&effects.emits, &origins, advances, &mut self.emitted);
+        self.passed = advances.last().map_or(self.passed, |(_, watermark)| *watermark);
         Ok(())
     }
+}
+
+/// Loads the values that ride along for the call's keys.
+pub(super) fn load_eager(call: &mut CallState, eager: &mut [Eager]) -> Result<(), Fault> {
+    let Some(keyed) = &mut call.keyed else { return Ok(()) };
+    for Eager { state, values } in eager {
+        let OptionalColumn { present, values } = values;
+        for bytes in [&mut *present, &mut values.bytes, &mut values.ends] {
+            bytes.clear();
+        }
+        let out = EagerOut { present, bytes: &mut values.bytes, ends: &mut values.ends };
+        keyed.load_values(usize::from(*state), &call.keys, &call.hashes, out).map_err(fault_of_state)?;
+    }
+    Ok(())
+}
+
+/// Writes what the call wrote of the values that ride along.
+pub(super) fn write_values(call: &mut CallState, effects: &Effects) -> Result<(), Fault> {
+    let Some(keyed) = &mut call.keyed else { return Ok(()) };
+    for writes in &effects.values {
+        let state = usize::from(writes.state);
+        let origins = packed::u32s(&writes.origins).zip(&writes.operations);
+        let mut start = 0;
+        for ((origin, &operation), end) in origins.zip(packed::u32s(&writes.values.ends)) {
+            let value = &writes.values.bytes[start as usize..end as usize];
+            start = end;
+            let slot = call.slots[origin as usize] as usize;
+            let (key, hash) = (call.keys.get(slot), call.hashes[slot]);
+            match operation {
+                SET => keyed.set_value(state, key, hash, value),
+                CLEAR => keyed.clear_value(state, key, hash),
+                _ => Ok(()),
+            }
+            .map_err(fault_of_state)?;
+        }
+    }
+    Ok(())
 }

@@ -39,7 +39,7 @@ impl OperatorSubtask {
     /// Goes on after a call that did not do all of the batch: what is left is called again, and where the guest failed, in
     /// pieces until the records at fault stand alone.
     pub(super) fn in_pieces(&mut self, outcome: Outcome) -> Result<(), Fault> {
-        let failed = !matches!(outcome, Outcome::Applied(_));
+        let failed = !matches!(outcome, Outcome::Applied(_) | Outcome::Split(_));
         if failed {
             self.context.meter.isolating();
         }
@@ -67,13 +67,17 @@ impl OperatorSubtask {
     ) -> Result<Outcome, Fault> {
         self.batcher.load(gathered, piece, left_out);
         if self.batcher.is_empty() {
-            self.mark();
+            self.trail()?;
             return Ok(Outcome::Applied(0));
         }
         if failed {
             self.context.meter.rerun();
         }
-        self.attempt()
+        let outcome = self.attempt()?;
+        if matches!(outcome, Outcome::Applied(consumed) if consumed as usize >= self.batcher.len()) {
+            self.trail()?;
+        }
+        Ok(outcome)
     }
 
     fn settle(
@@ -86,6 +90,10 @@ impl OperatorSubtask {
         let error = match outcome {
             Outcome::Applied(consumed) => {
                 isolation.succeeded(piece, consumed as usize);
+                return Ok(());
+            }
+            Outcome::Split(at) => {
+                isolation.split(piece, at);
                 return Ok(());
             }
             Outcome::Unclean { origins, reasons } => {
@@ -179,7 +187,7 @@ impl OperatorSubtask {
 }
 
 /// What a record is set aside for that failed alone with this error; `None`: the error is not the record's.
-fn reason(error: &CallError) -> Option<DropReason> {
+pub(super) fn reason(error: &CallError) -> Option<DropReason> {
     match error {
         CallError::Trap { .. } => Some(DropReason::Trap),
         CallError::TimedOut { .. } => Some(DropReason::TimeLimit),
@@ -220,4 +228,4 @@ impl fmt::Display for Printable<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -72,6 +72,13 @@ impl Isolation {
         }
     }
 
+    /// The piece is to be run in two: its first `count` records, then the rest.
+    pub(super) fn split(&mut self, range: Range<usize>, count: usize) {
+        let middle = self.index(&range, count);
+        self.todo.push(Piece { range: middle..range.end, fault: Fault::Possible });
+        self.todo.push(Piece { range: range.start..middle, fault: Fault::Possible });
+    }
+
     /// The piece failed. Returns the record at fault where it stood alone: it is left out from now on.
     pub(super) fn failed(&mut self, range: Range<usize>) -> Option<usize> {
         if let Some(Piece { fault: fault @ Fault::Other, .. }) = self.todo.last_mut() {

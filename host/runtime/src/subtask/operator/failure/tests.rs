@@ -106,6 +106,7 @@ impl Guest for Instance {
                 }
                 continue;
             }
+            change_timer(command, record, &mut effects);
             let slot = packed::u32_at(&batch.slots, record as usize).unwrap() as usize;
             let key = contract::value_at(&batch.keys, slot).unwrap_or_default();
             let text = format!("{}={count}@{}", String::from_utf8_lossy(key), run.watermark);
@@ -120,12 +121,59 @@ impl Guest for Instance {
         Ok(effects)
     }
 
-    fn fire(&mut self, _: Now, _: &Firing, _: &[Eager]) -> Result<Effects, CallError> {
-        Ok(contract::no_effects(0))
+    /// Emits `KEY!TIME@WATERMARK` for each timer; its tag says what else it does.
+    fn fire(&mut self, now: Now, timers: &Firing, _: &[Eager]) -> Result<Effects, CallError> {
+        let mut effects = contract::no_effects(timers.tags.len() as u32 / 4);
+        for (timer, tag) in packed::u32s(&timers.tags).enumerate() {
+            let time = packed::time_at(&timers.times, timer).unwrap().as_millis();
+            let origin = timer as u32;
+            match tag {
+                PANIC => return Err(failure("panic").unwrap()),
+                REJECT => {
+                    packed::push_u32(&mut effects.rejects.origins, origin);
+                    effects.rejects.reasons.push("told to".to_owned());
+                    continue;
+                }
+                AGAIN => change_timer(&format!("set {time} {AGAIN}"), origin, &mut effects),
+                HOURLY => change_timer(&format!("set {} {HOURLY}", time + 3_600_000), origin, &mut effects),
+                DELETE_NEXT => change_timer(&format!("del {} 0", time + 1), origin, &mut effects),
+                _ => {}
+            }
+            let slot = packed::u32_at(&timers.slots, timer).unwrap() as usize;
+            let key = String::from_utf8_lossy(contract::value_at(&timers.keys, slot).unwrap());
+            effects.emits.outputs.extend_from_slice(&[0, 0]);
+            packed::push_u32(&mut effects.emits.origins, origin);
+            contract::push_value(&mut effects.emits.values, format!("{key}!{time}@{}", now.watermark).as_bytes());
+        }
+        Ok(effects)
     }
 
     fn memory_bytes(&self) -> u64 {
         self.memory
+    }
+}
+
+/// Tags by which a timer does more than fire.
+pub(in crate::subtask::operator) const PANIC: u32 = 101;
+pub(in crate::subtask::operator) const REJECT: u32 = 102;
+/// Sets itself again, due as it is.
+pub(in crate::subtask::operator) const AGAIN: u32 = 103;
+/// Sets itself again an hour later.
+pub(in crate::subtask::operator) const HOURLY: u32 = 104;
+/// Deletes the timer of its key a millisecond later.
+pub(in crate::subtask::operator) const DELETE_NEXT: u32 = 105;
+
+/// Does what `set TIME TAG`, `del TIME TAG` or, in processing time, `pset TIME TAG` says; several with commas between.
+fn change_timer(commands: &str, origin: u32, effects: &mut Effects) {
+    for command in commands.split(',') {
+        let words: Vec<_> = command.split(' ').collect();
+        let [verb @ ("set" | "del" | "pset"), time, tag] = words[..] else { continue };
+        let timers = &mut effects.timers;
+        packed::push_u32(&mut timers.origins, origin);
+        timers.operations.push(u8::from(verb != "del"));
+        timers.domains.push(u8::from(verb == "pset"));
+        packed::push_s64(&mut timers.times, time.parse().unwrap());
+        packed::push_u32(&mut timers.tags, tag.parse().unwrap());
     }
 }
 
@@ -164,34 +212,34 @@ fn declared(broadcast: bool) -> OperatorContract {
 }
 
 /// What a run gave.
-struct Ran {
-    result: Result<(), Fault>,
+pub(in crate::subtask::operator) struct Ran {
+    pub result: Result<(), Fault>,
     /// Emits, and watermarks as `@WATERMARK`.
-    out: Vec<String>,
+    pub out: Vec<String>,
     dead: Vec<serde_json::Value>,
-    meter: Reading,
+    pub meter: Reading,
     instances: u64,
 }
 
 impl Ran {
-    fn of(&self, counts: &[(DropReason, u64)], reason: DropReason) -> u64 {
+    pub fn of(&self, counts: &[(DropReason, u64)], reason: DropReason) -> u64 {
         counts.iter().find(|(known, _)| *known == reason).map_or(0, |(_, count)| *count)
     }
 }
 
-struct Setting {
+pub(in crate::subtask::operator) struct Setting {
     policy: OnFailure,
     batch: usize,
     broadcast: bool,
     renew_above: Option<u64>,
 }
 
-fn with(policy: OnFailure, batch: usize) -> Setting {
+pub(in crate::subtask::operator) fn with(policy: OnFailure, batch: usize) -> Setting {
     Setting { policy, batch, broadcast: false, renew_above: None }
 }
 
 /// Runs records, written `KEY:COMMAND`, or `@WATERMARK` for a watermark between them.
-fn run(setting: &Setting, records: &[&str]) -> Ran {
+pub(in crate::subtask::operator) fn run(setting: &Setting, records: &[&str]) -> Ran {
     let Setting { policy, batch: batch_records, broadcast, renew_above } = *setting;
     let folder = tempfile::tempdir().unwrap();
     let clock = SystemClock::shared();
@@ -256,6 +304,8 @@ fn run(setting: &Setting, records: &[&str]) -> Ran {
     sender.send(Element::Records(batch));
     let mut step = || -> Result<(), Fault> {
         while subtask.step()? {}
+        subtask.flush()?;
+        subtask.tick()?;
         subtask.flush()
     };
     let result = step();
@@ -287,7 +337,7 @@ fn shown(channel: &Receiver) -> Vec<String> {
     all
 }
 
-const BATCHES: [usize; 3] = [1, 7, 1024];
+pub(in crate::subtask::operator) const BATCHES: [usize; 3] = [1, 7, 1024];
 
 /// Twenty good records of three keys with watermarks between them.
 fn good() -> Vec<String> {
