@@ -132,7 +132,10 @@ fn w3_a_guest_that_never_yields_is_stopped_and_its_neighbour_does_not_pause() {
     let [letter] = &dead[..] else { panic!("{dead:?}") };
     let message = letter["message"].as_str().expect("a message");
     assert!(letter["kind"] == "time-limit" && letter["key"] == "a", "{letter}");
-    assert!(message.contains("200ms") && message.contains("limits.call-time") && message.contains("Probe"), "{message}");
+    assert!(
+        message.contains("200ms") && message.contains("limits.call-time") && message.contains("Probe"),
+        "{message}"
+    );
     assert!(!ended.stderr.contains("restarting"), "{}", ended.stderr);
     let listed = job.command(&["checkpoints", "list"], &["--json"]).expect_code(0).stdout;
     let listed: Value = serde_json::from_str(listed.trim()).expect("it is JSON");

@@ -29,13 +29,7 @@ impl CallState {
     /// Over the subtask's state; none for an operator that keeps none.
     #[must_use]
     pub fn new(keyed: Option<KeyedState>) -> Self {
-        Self {
-            keyed,
-            keys: Column::default(),
-            hashes: Vec::new(),
-            slots: Vec::new(),
-            overlay: Overlay::default(),
-        }
+        Self { keyed, keys: Column::default(), hashes: Vec::new(), slots: Vec::new(), overlay: Overlay::default() }
     }
 
     /// The state itself; none for an operator that keeps none.

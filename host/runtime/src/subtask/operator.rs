@@ -78,6 +78,8 @@ pub struct OperatorSubtask {
     input: u16,
     /// The states that ride along, by input.
     eager: Vec<Vec<Eager>>,
+    /// The watermark that was restored: what is due by it fires at the next.
+    restored: Timestamp,
     /// The watermark that was sent on last.
     passed: Timestamp,
     /// The states that ride along with timers.
@@ -113,6 +115,7 @@ impl OperatorSubtask {
         Self {
             context,
             options,
+            restored: gate.watermark(),
             gate,
             outputs,
             instances,

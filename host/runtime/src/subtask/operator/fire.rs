@@ -77,7 +77,7 @@ impl OperatorSubtask {
             return Ok(());
         }
         self.passed = watermark;
-        if self.is_due(Domain::Event, watermark) {
+        if watermark > self.restored && self.is_due(Domain::Event, watermark) {
             self.fire(Domain::Event, watermark)?;
         }
         if watermark == Timestamp::MAX {

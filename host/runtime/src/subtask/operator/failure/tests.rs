@@ -19,7 +19,7 @@ use crate::bell::Bell;
 use crate::clock::SystemClock;
 use crate::control::Mailbox;
 use crate::exchange::channel::{Receiver, channel};
-use crate::exchange::gate::{Gate, InputChannel};
+use crate::exchange::gate::{Gate, InputChannel, OnLate};
 use crate::exchange::route::{OutEdge, Outputs, Routing};
 use crate::guest::contract::{self, Batch, Eager, Effects, Firing, Now};
 use crate::guest::effects::Malformed;
@@ -274,6 +274,7 @@ pub(in crate::subtask::operator) fn run(setting: &Setting, records: &[&str]) -> 
         batch_records,
         batch_bytes: 1 << 20,
         on_failure: policy,
+        late_outputs: 0,
         cuts: folder.path().join("cuts"),
         snapshots: Arc::new(NoSnapshots),
     };
@@ -288,7 +289,10 @@ pub(in crate::subtask::operator) fn run(setting: &Setting, records: &[&str]) -> 
     let factory = Arc::new(Script { contract, instances: AtomicU64::new(0) });
     let shared = Arc::clone(&call) as SharedState;
     let instances = Instances::new(Arc::clone(&factory) as Arc<dyn GuestFactory>, place, shared, renew_above).unwrap();
-    let ports = (Gate::new(vec![InputChannel { input: 0, receiver }]), Outputs::new(vec![edge(out), edge(letters)]));
+    let ports = (
+        Gate::new(vec![InputChannel { input: 0, on_late: OnLate::Pass, receiver }], Timestamp::MIN),
+        Outputs::new(vec![edge(out), edge(letters)]),
+    );
     let mut subtask = OperatorSubtask::new(context, options, ports, instances, call);
 
     let mut batch = RecordBatch::default();
