@@ -10,6 +10,13 @@ use crate::error::Error;
 #[error("the host broke the contract: {0}")]
 pub struct Malformed(pub(crate) &'static str);
 
+impl Malformed {
+    /// As the failure of the call.
+    pub(crate) fn fault(self) -> Error {
+        Error::fatal(self)
+    }
+}
+
 /// Packed integers of 4 bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct U32s<'a>(&'a [[u8; 4]]);
@@ -140,6 +147,11 @@ impl Builder {
             out.extend_from_slice(string);
             Ok(())
         })
+    }
+
+    /// String `index`; empty past the end.
+    pub(crate) fn get(&self, index: usize) -> &[u8] {
+        Strings { bytes: &self.bytes, ends: U32s(self.ends.as_chunks().0) }.get(index)
     }
 
     /// Keeps the first `len` strings.

@@ -11,9 +11,10 @@ use crate::emits::{Buffer, Envelope};
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::operator::Port;
-use crate::record::Origins;
-use crate::state::StateHost;
+use crate::record::{Origins, Record};
+use crate::state::Host;
 use crate::time::Timestamp;
+use crate::timer::{Changes, TimerId, TimerUse};
 
 /// The surroundings of the record that is being handled.
 pub struct Context<'a> {
@@ -24,12 +25,18 @@ pub struct Context<'a> {
     processing_time: Timestamp,
     subtask: Subtask,
     outputs: &'static [Port],
-    host: &'a mut dyn StateHost,
+    pub(crate) host: &'a mut Host,
     origin: u32,
     slot: u32,
     time: i64,
     emits_before: u32,
     mark: Option<u32>,
+    pub(crate) timers: Changes,
+    timers_before: usize,
+    pub(crate) timer_use: TimerUse,
+    /// The timer that is being handled; none while it is a record.
+    pub(crate) firing: Option<TimerId>,
+    broadcast: bool,
 }
 
 /// What lasts for a whole call.
@@ -37,11 +44,14 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) origins: &'a Origins<'a>,
     pub(crate) emits: Buffer,
     pub(crate) encoder: &'a mut Encoder,
-    pub(crate) host: &'a mut dyn StateHost,
+    pub(crate) host: &'a mut Host,
     pub(crate) watermark: i64,
     pub(crate) processing_time: i64,
     pub(crate) subtask: Subtask,
     pub(crate) outputs: &'static [Port],
+    pub(crate) timer_use: TimerUse,
+    /// Whether the records are a broadcast input's.
+    pub(crate) broadcast: bool,
 }
 
 impl<'a> Context<'a> {
@@ -60,6 +70,11 @@ impl<'a> Context<'a> {
             time: 0,
             emits_before: 0,
             mark: None,
+            timers: Changes::default(),
+            timers_before: 0,
+            timer_use: call.timer_use,
+            firing: None,
+            broadcast: call.broadcast,
         }
     }
 
@@ -70,12 +85,14 @@ impl<'a> Context<'a> {
         self.slot = self.origins.slot(origin);
         self.time = self.origins.time(origin);
         self.emits_before = self.emits.len();
+        self.timers_before = self.timers.len();
         self.mark = None;
     }
 
     /// Undoes what the present origin emitted and wrote through the imports.
     pub(crate) fn undo(&mut self) {
         self.emits.truncate(self.emits_before);
+        self.timers.truncate(self.timers_before);
         if let Some(mark) = self.mark.take() {
             self.host.rollback(mark);
         }
@@ -97,16 +114,21 @@ impl<'a> Context<'a> {
     }
 
     /// The host's state, for reading.
-    pub(crate) fn host(&mut self) -> &mut dyn StateHost {
+    pub(crate) fn host(&mut self) -> &mut Host {
         self.host
     }
 
     /// The host's state, for writing: the origin's first write takes a mark to go back to.
-    pub(crate) fn writing_host(&mut self) -> &mut dyn StateHost {
+    pub(crate) fn writing_host(&mut self) -> &mut Host {
         if self.mark.is_none() {
             self.mark = Some(self.host.mark());
         }
         self.host
+    }
+
+    /// Whether broadcast state may be written.
+    pub(crate) fn writes_broadcast(&self) -> bool {
+        self.broadcast
     }
 
     /// Emits a value to the first output, with the record's own key and time.
@@ -237,6 +259,17 @@ impl<'c, 'a> Emit<'c, 'a> {
     /// As [`Emit::emit`].
     pub fn emit_absent(self) -> Result {
         self.send(|emits, envelope, origins, _| emits.push_absent(envelope, origins))
+    }
+
+    /// Sends a record on as it is: its value's bytes, or none where it has none.
+    ///
+    /// # Errors
+    /// As [`Emit::emit`].
+    pub fn forward(self, record: &Record<'_>) -> Result {
+        match record.value_bytes() {
+            Some(bytes) => self.emit_bytes(bytes),
+            None => self.emit_absent(),
+        }
     }
 
     fn send(self, push: impl FnOnce(&mut Buffer, Envelope<'_>, &Origins<'_>, &mut Encoder) -> Result) -> Result {

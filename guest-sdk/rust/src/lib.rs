@@ -39,6 +39,7 @@ mod emits;
 mod error;
 pub mod instance;
 pub mod key;
+pub mod map_key;
 mod operator;
 mod record;
 pub mod schema;
@@ -46,13 +47,15 @@ pub mod state;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 mod time;
+pub mod timer;
 
 pub use context::{Context, Emit};
 pub use error::{Error, Result};
-pub use operator::{Operator, Port, Process};
+pub use operator::{Ahead, OnTimer, Operator, Port, Process};
 pub use record::Record;
-pub use state::Value;
+pub use state::{Broadcast, List, Map, OperatorState, Value};
 pub use time::Timestamp;
+pub use timer::Timer;
 pub use wasmill_guest_derive::Operator;
 
 /// The contract's types, as wit-bindgen makes them: what an [`instance::Instance`] takes and gives.
@@ -61,6 +64,6 @@ pub use bindings::wasmill::operator::types;
 /// What an operator's source needs.
 pub mod prelude {
     pub use crate::diagnostics::{log, metrics};
-    pub use crate::state::Raw;
-    pub use crate::{Context, Error, Operator, Process, Record, Result, Timestamp, Value, operator};
+    pub use crate::state::{Broadcast, List, Map, OperatorState, Raw, Split, Union, Value};
+    pub use crate::{Context, Error, OnTimer, Operator, Process, Record, Result, Timer, Timestamp, operator};
 }

@@ -5,9 +5,10 @@
 use crate::bindings::wasmill::operator::types::{Descriptor, Subtask};
 use crate::config;
 use crate::context::Context;
-use crate::error::Result;
-use crate::record::Record;
+use crate::error::{Error, Result};
+use crate::record::{Cursor, Record, Records};
 use crate::state::State;
+use crate::timer::{Timer, TimerUse};
 
 /// The functions of an operator.
 pub trait Process {
@@ -20,6 +21,17 @@ pub trait Process {
     /// [`crate::Error::Reject`] refuses this record, the other kinds fail the call.
     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result;
 
+    /// Called before the first record of a batch, to look up in few calls what its records will ask for:
+    /// [`crate::Map::prefetch`]. What it leaves out is looked up one by one; a record that it cannot read is refused in its turn.
+    ///
+    /// # Errors
+    /// Any: the call fails.
+    #[inline]
+    fn look_ahead(&mut self, batch: &mut Ahead<'_, '_>) -> Result {
+        let _ = batch;
+        Ok(())
+    }
+
     /// Called once, when the configuration has been read and before the first record: to check it and to prepare.
     ///
     /// # Errors
@@ -27,6 +39,32 @@ pub trait Process {
     fn start(&mut self, subtask: Subtask) -> Result {
         let _ = subtask;
         Ok(())
+    }
+}
+
+/// What an operator does when a timer fires; declared with `#[operator(timers)]`.
+pub trait OnTimer: Process {
+    /// Handles one timer, on behalf of its key, with all that [`Process::process`] may do. A key's timers fire in order of time and
+    /// tag.
+    ///
+    /// # Errors
+    /// As [`Process::process`]; a rejected timer is gone.
+    fn fire(&mut self, timer: Timer<'_>, ctx: &mut Context<'_>) -> Result;
+}
+
+/// The records of a batch before they are handled one by one.
+pub struct Ahead<'c, 'a> {
+    pub(crate) records: &'c Records<'c>,
+    pub(crate) input: u16,
+    pub(crate) ctx: &'c mut Context<'a>,
+}
+
+impl<'c> Ahead<'c, '_> {
+    /// The records in order.
+    pub fn records(&self) -> impl Iterator<Item = Record<'c>> + use<'c> {
+        let (records, input) = (self.records, self.input);
+        let mut cursor = Cursor::default();
+        (0..records.len()).map(move |index| records.next(&mut cursor, index, input).0)
     }
 }
 
@@ -43,6 +81,12 @@ pub struct Port {
 
 /// What `#[derive(Operator)]` makes of a struct.
 pub trait Operator: Process + Sized {
+    /// The inputs, by index.
+    const INPUTS: &'static [Port];
+
+    /// Whether it sets or lists timers.
+    const TIMERS: TimerUse = TimerUse::None;
+
     /// The outputs, by index.
     const OUTPUTS: &'static [Port];
 
@@ -54,6 +98,17 @@ pub trait Operator: Process + Sized {
     /// # Errors
     /// When a required key is missing or a value is of another type.
     fn build(config: &mut config::Reader) -> Result<Self, config::Error>;
+
+    /// What it does when a timer fires.
+    ///
+    /// # Errors
+    /// What [`OnTimer::fire`] says; fatal where there are no timers.
+    fn on_timer(&mut self, timer: Timer<'_>, ctx: &mut Context<'_>) -> Result {
+        let _ = (timer, ctx);
+        Err(Error::fatal(
+            "the operator sets no timers, and one fired; write #[operator(timers)] and implement `OnTimer`",
+        ))
+    }
 
     /// Shows each state in the order of the declaration.
     fn each_state(&mut self, visit: &mut dyn FnMut(&mut dyn State));

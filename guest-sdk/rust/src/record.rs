@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-use crate::bindings::wasmill::operator::types::{Batch, Headers, WatermarkRun};
+use crate::bindings::wasmill::operator::types::{Batch, Column, Headers, WatermarkRun};
 use crate::cbor;
 use crate::columns::{Malformed, S64s, Strings, U32s};
 use crate::error::{Error, Result};
@@ -21,13 +21,14 @@ pub(crate) struct Origins<'a> {
 }
 
 impl<'a> Origins<'a> {
-    fn check(batch: &'a Batch) -> std::result::Result<Self, Malformed> {
-        let origins = Self {
-            keys: Strings::check(&batch.keys)?,
-            absent_key: batch.absent_key,
-            slots: U32s::check(&batch.slots)?,
-            times: S64s::check(&batch.times)?,
-        };
+    pub(crate) fn check(
+        keys: &'a Column,
+        absent_key: Option<u32>,
+        slots: &'a [u8],
+        times: &'a [u8],
+    ) -> std::result::Result<Self, Malformed> {
+        let keys = Strings::check(keys)?;
+        let origins = Self { keys, absent_key, slots: U32s::check(slots)?, times: S64s::check(times)? };
         if origins.slots.len() != origins.times.len() {
             return Err(Malformed("a batch has not as many slots as times"));
         }
@@ -102,7 +103,7 @@ pub(crate) struct Cursor {
 impl<'a> Records<'a> {
     pub(crate) fn check(batch: &'a Batch) -> std::result::Result<Self, Malformed> {
         let records = Self {
-            origins: Origins::check(batch)?,
+            origins: Origins::check(&batch.keys, batch.absent_key, &batch.slots, &batch.times)?,
             values: Strings::check(&batch.values)?,
             absent_values: U32s::check(&batch.absent_values)?,
             headers: batch.headers.as_ref().map(HeaderColumns::check).transpose()?,
@@ -125,7 +126,7 @@ impl<'a> Records<'a> {
 
     /// The next record of the walk and the watermark in force for it, if another than before.
     #[inline]
-    pub(crate) fn next(&self, cursor: &mut Cursor, index: u32, input: u16) -> (Record<'_>, Option<Timestamp>) {
+    pub(crate) fn next(&'a self, cursor: &mut Cursor, index: u32, input: u16) -> (Record<'a>, Option<Timestamp>) {
         let mut value = Some(self.values.get(index as usize));
         if self.absent_values.get(cursor.absent) == Some(index) {
             cursor.absent += 1;
@@ -146,7 +147,7 @@ impl<'a> Records<'a> {
         let run = if entered { self.watermarks.get(cursor.run) } else { None };
         let watermark = run.map(|run| Timestamp::from_millis(run.watermark));
         let time = Timestamp::from_millis(self.origins.time(index));
-        (Record { key: self.origins.key(index), value, time, input, headers }, watermark)
+        (Record { key: self.origins.key(index), value, time, input, origin: index, headers }, watermark)
     }
 }
 
@@ -157,6 +158,7 @@ pub struct Record<'a> {
     value: Option<&'a [u8]>,
     time: Timestamp,
     input: u16,
+    pub(crate) origin: u32,
     headers: RecordHeaders<'a>,
 }
 

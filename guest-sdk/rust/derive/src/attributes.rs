@@ -7,7 +7,7 @@ use syn::meta::ParseNestedMeta;
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Error, Expr, ExprLit, Ident, Lit, LitInt, LitStr, Meta, Result, Token, Type, parenthesized};
 
-/// `#[operator(name = "..", version = "..", key = T, input("..", headers), output("..", headers))]`
+/// `#[operator(name = "..", version = "..", key = T, input("..", headers), output("..", headers), timers(list))]`
 #[derive(Default)]
 pub(crate) struct OperatorAttribute {
     pub(crate) name: Option<LitStr>,
@@ -15,6 +15,16 @@ pub(crate) struct OperatorAttribute {
     pub(crate) key: Option<Type>,
     pub(crate) inputs: Vec<PortAttribute>,
     pub(crate) outputs: Vec<PortAttribute>,
+    pub(crate) timers: Timers,
+}
+
+/// Whether the operator has timers.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timers {
+    #[default]
+    None,
+    Set,
+    List,
 }
 
 pub(crate) struct PortAttribute {
@@ -30,6 +40,7 @@ pub(crate) struct StateAttribute {
     pub(crate) version: Option<LitInt>,
     pub(crate) lazy: bool,
     pub(crate) rides_with: Vec<LitStr>,
+    pub(crate) rides_with_timers: bool,
     pub(crate) renamed_from: Vec<LitStr>,
 }
 
@@ -55,8 +66,10 @@ impl OperatorAttribute {
                     parsed.inputs.push(PortAttribute::parse(&meta, true)?);
                 } else if meta.path.is_ident("output") {
                     parsed.outputs.push(PortAttribute::parse(&meta, false)?);
+                } else if meta.path.is_ident("timers") {
+                    parsed.timers = timers(&meta)?;
                 } else {
-                    return Err(meta.error("unknown: use name, version, key, input(..) or output(..)"));
+                    return Err(meta.error("unknown: use name, version, key, input(..), output(..) or timers"));
                 }
                 Ok(())
             })?;
@@ -109,7 +122,7 @@ impl StateAttribute {
             } else if meta.path.is_ident("lazy") {
                 parsed.lazy = true;
             } else if meta.path.is_ident("rides_with") {
-                parsed.rides_with = names(&meta)?;
+                (parsed.rides_with, parsed.rides_with_timers) = names_or_timers(&meta)?;
             } else if meta.path.is_ident("renamed_from") {
                 parsed.renamed_from = names(&meta)?;
             } else {
@@ -117,7 +130,7 @@ impl StateAttribute {
             }
             Ok(())
         })?;
-        if parsed.lazy && !parsed.rides_with.is_empty() {
+        if parsed.lazy && (!parsed.rides_with.is_empty() || parsed.rides_with_timers) {
             return Err(Error::new_spanned(attribute, "a lazy state rides with no input: drop `lazy` or `rides_with`"));
         }
         Ok(Some(parsed))
@@ -148,6 +161,42 @@ impl ConfigAttribute {
 
 fn find<'a>(attributes: &'a [Attribute], word: &str) -> Option<&'a Attribute> {
     attributes.iter().find(|attribute| attribute.path().is_ident(word))
+}
+
+/// `timers` or `timers(list)`
+fn timers(meta: &ParseNestedMeta<'_>) -> Result<Timers> {
+    if !meta.input.peek(syn::token::Paren) {
+        return Ok(Timers::Set);
+    }
+    let content;
+    parenthesized!(content in meta.input);
+    let word: Ident = content.parse()?;
+    if word == "list" && content.is_empty() {
+        return Ok(Timers::List);
+    }
+    Err(Error::new(word.span(), "unknown: use timers or timers(list)"))
+}
+
+/// `("input", timers)`: names of inputs, and whether timers are among them.
+fn names_or_timers(meta: &ParseNestedMeta<'_>) -> Result<(Vec<LitStr>, bool)> {
+    let content;
+    parenthesized!(content in meta.input);
+    let (mut names, mut timers) = (Vec::new(), false);
+    while !content.is_empty() {
+        if content.peek(Ident) {
+            let word: Ident = content.parse()?;
+            if word != "timers" {
+                return Err(Error::new(word.span(), "unknown: use the names of inputs, or timers"));
+            }
+            timers = true;
+        } else {
+            names.push(content.parse()?);
+        }
+        if !content.is_empty() {
+            content.parse::<Token![,]>()?;
+        }
+    }
+    Ok((names, timers))
 }
 
 fn names(meta: &ParseNestedMeta<'_>) -> Result<Vec<LitStr>> {

@@ -1,6 +1,6 @@
 //! `#[derive(Operator)]` for wasmill-guest.
 //!
-//! Owns the code that turns a struct into a declaration: each field of type `Value` (or marked `#[state]`) is a state, each
+//! Owns the code that turns a struct into a declaration: each field of a state's type (or marked `#[state]`) is a state, each
 //! marked `#[config]` a configuration key, every other begins with its default. Does not own what the code calls.
 
 mod attributes;
@@ -11,7 +11,7 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Field, Fields, Ident, LitStr, Result, Type};
 
-use attributes::{ConfigAttribute, OperatorAttribute, PortAttribute, StateAttribute, check_name, doc, kebab};
+use attributes::{ConfigAttribute, OperatorAttribute, PortAttribute, StateAttribute, Timers, check_name, doc, kebab};
 
 /// Makes an operator of a struct.
 ///
@@ -21,11 +21,13 @@ use attributes::{ConfigAttribute, OperatorAttribute, PortAttribute, StateAttribu
 /// - `version = ".."`: the crate's else,
 /// - `key = T`: the type of its key; left out where it does not decode it,
 /// - `input("..", headers, broadcast)`, once for each: one named `in` else,
-/// - `output("..", headers)`, once for each: one named `out` else. The first is where `ctx.emit` goes.
+/// - `output("..", headers)`, once for each: one named `out` else. The first is where `ctx.emit` goes,
+/// - `timers`: it sets timers and implements `OnTimer`; `timers(list)`: it also lists them.
 ///
-/// On a field of type `Value`, `#[state(..)]` with, all optional: `name = ".."` (the field's in kebab-case else),
-/// `version = N` (the schema version, 1 else), `lazy` (fetched on demand and not with every batch), `rides_with("input")`
-/// (only the batches of these inputs bring it), `renamed_from("..")`.
+/// On a field of a state's type (`Value`, `Map`, `List`, `Broadcast`, `OperatorState` and the library's), `#[state(..)]` with,
+/// all optional: `name = ".."` (the field's in kebab-case else), `version = N` (the schema version, 1 else), `lazy` (fetched on
+/// demand and not with every batch), `rides_with("input", timers)` (only the batches of these inputs, or timers, bring it),
+/// `renamed_from("..")`. A state type under another name needs `#[state]`.
 ///
 /// On another field, `#[config]` or `#[config(name = "..", default = expression)]`: the key of that name (the field's in
 /// kebab-case else) in the pipeline's `config`; required unless it has a default or is an `Option`. The doc comment is what
@@ -49,12 +51,29 @@ enum Role {
     Scratch,
 }
 
+/// The types whose fields are states without being marked.
+const STATES: [&str; 11] = [
+    "Value",
+    "Map",
+    "List",
+    "Broadcast",
+    "OperatorState",
+    "Windows",
+    "Sessions",
+    "IntervalJoin",
+    "WindowJoin",
+    "Dedup",
+    "Pattern",
+];
+
 fn expand(input: &DeriveInput) -> Result<Tokens> {
     let attribute = OperatorAttribute::parse(&input.attrs)?;
     let parts = parts(input)?;
     let ident = &input.ident;
     let describe = describe(ident, &attribute, &parts)?;
+    let inputs = ports(&attribute.inputs, "in");
     let outputs = ports(&attribute.outputs, "out");
+    let timers = timers(attribute.timers);
     let build = build(&parts);
     let states = parts.iter().filter_map(|part| match part.role {
         Role::State { .. } => Some(part.ident),
@@ -64,14 +83,18 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
     Ok(quote! {
         #[automatically_derived]
         impl #impl_generics ::wasmill_guest::Operator for #ident #type_generics #where_clause {
+            const INPUTS: &'static [::wasmill_guest::Port] = &[#inputs];
+
             const OUTPUTS: &'static [::wasmill_guest::Port] = &[#outputs];
+
+            #timers
 
             #describe
 
             #build
 
             fn each_state(&mut self, visit: &mut dyn ::core::ops::FnMut(&mut dyn ::wasmill_guest::state::State)) {
-                #(visit(&mut self.#states);)*
+                #(::wasmill_guest::state::Field::each_state(&mut self.#states, visit);)*
                 let _ = visit;
             }
         }
@@ -114,7 +137,9 @@ fn part(field: &Field) -> Result<Option<Part<'_>>> {
     let role = match (StateAttribute::parse(&field.attrs)?, ConfigAttribute::parse(&field.attrs)?) {
         (Some(_), Some(_)) => return Err(Error::new(ident.span(), "a field is state or configuration, not both")),
         (None, Some(attribute)) => Role::Config { name: named(&attribute.name), attribute, doc: doc(&field.attrs) },
-        (None, None) if last_segment(&field.ty).is_none_or(|last| last != "Value") => Role::Scratch,
+        (None, None) if !last_segment(&field.ty).is_some_and(|last| STATES.iter().any(|state| last == state)) => {
+            Role::Scratch
+        }
         (attribute, None) => {
             let attribute = attribute.unwrap_or_default();
             let name = named(&attribute.name);
@@ -138,7 +163,6 @@ fn describe(ident: &Ident, attribute: &OperatorAttribute, parts: &[Part<'_>]) ->
         },
         None => quote!(::core::option::Option::None),
     };
-    let inputs = ports(&attribute.inputs, "in");
     let mut config = Vec::new();
     let mut states = Vec::new();
     for part in parts {
@@ -157,11 +181,18 @@ fn describe(ident: &Ident, attribute: &OperatorAttribute, parts: &[Part<'_>]) ->
                 name: ::std::string::String::from(#name),
                 version: ::std::string::String::from(#version),
                 key_type: #key,
-                inputs: ::wasmill_guest::describe::ports(&[#inputs]),
+                inputs: ::wasmill_guest::describe::ports(<Self as ::wasmill_guest::Operator>::INPUTS),
                 outputs: ::wasmill_guest::describe::ports(<Self as ::wasmill_guest::Operator>::OUTPUTS),
                 config: ::std::vec![#(#config),*],
-                states: ::std::vec![#(#states),*],
-                lists_timers: false,
+                states: {
+                    let mut states = ::std::vec::Vec::new();
+                    #(#states)*
+                    states
+                },
+                lists_timers: ::core::matches!(
+                    <Self as ::wasmill_guest::Operator>::TIMERS,
+                    ::wasmill_guest::timer::TimerUse::List
+                ),
             }
         }
     })
@@ -177,24 +208,23 @@ fn state_descriptor(ty: &Type, name: &str, state: &StateAttribute, operator: &Op
             None => return Err(Error::new(name.span(), "the operator declares no such input")),
         }
     }
+    let timers = state.rides_with_timers.then(|| quote!(::wasmill_guest::state::TIMERS));
+    let rides_with = rides_with.iter().map(|input| quote!(#input)).chain(timers);
     Ok(quote_spanned! {ty.span()=>
-        <#ty as ::wasmill_guest::state::State>::describe(::wasmill_guest::state::Declaration {
+        <#ty as ::wasmill_guest::state::Field>::describe(::wasmill_guest::state::Declaration {
             name: #name,
             version: #version,
             lazy: #lazy,
             rides_with: &[#(#rides_with),*],
             renamed_from: &[#(#renamed_from),*],
-        })
+        }, &mut states);
     })
 }
 
 fn build(parts: &[Part<'_>]) -> Tokens {
-    let mut index: u16 = 0;
     let fields = parts.iter().map(|Part { ident, ty, role }| match role {
         Role::State { name, .. } => {
-            let open = quote!(<#ty as ::wasmill_guest::state::State>::open(#index, #name));
-            index += 1;
-            quote!(#ident: #open)
+            quote!(#ident: ::wasmill_guest::state::open::<#ty>(&mut states, #name))
         }
         Role::Config { name, attribute, .. } => {
             let value = match &attribute.default {
@@ -212,7 +242,29 @@ fn build(parts: &[Part<'_>]) -> Tokens {
             config: &mut ::wasmill_guest::config::Reader,
         ) -> ::core::result::Result<Self, ::wasmill_guest::config::Error> {
             let _ = &config;
+            let mut states: u16 = 0;
+            let _ = &mut states;
             ::core::result::Result::Ok(Self { #(#fields),* })
+        }
+    }
+}
+
+/// What says whether there are timers, and what to do when one fires.
+fn timers(timers: Timers) -> Tokens {
+    let used = match timers {
+        Timers::None => return Tokens::new(),
+        Timers::Set => quote!(Set),
+        Timers::List => quote!(List),
+    };
+    quote! {
+        const TIMERS: ::wasmill_guest::timer::TimerUse = ::wasmill_guest::timer::TimerUse::#used;
+
+        fn on_timer(
+            &mut self,
+            timer: ::wasmill_guest::Timer<'_>,
+            ctx: &mut ::wasmill_guest::Context<'_>,
+        ) -> ::wasmill_guest::Result {
+            ::wasmill_guest::OnTimer::fire(self, timer, ctx)
         }
     }
 }

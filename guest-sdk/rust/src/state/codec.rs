@@ -31,6 +31,11 @@ pub trait Codec<T> {
     fn decode(bytes: &[u8]) -> Result<T, cbor::Error>;
 }
 
+/// A type that state may hold and hand out as a copy: any that derives `Serialize`, `Deserialize`, `JsonSchema` and `Clone`.
+pub trait Stored: Serialize + DeserializeOwned + JsonSchema + Clone {}
+
+impl<T: Serialize + DeserializeOwned + JsonSchema + Clone> Stored for T {}
+
 /// Deterministic CBOR: an operator in any language reads it.
 #[derive(Debug, Clone, Copy)]
 pub struct Cbor;

@@ -5,7 +5,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Cbor, Codec, Declaration, State};
+use super::{Cbor, Codec, Declaration, Host, State, descriptor};
 use crate::bindings::wasmill::operator::types::{Eager, Fault, StateDescriptor, StateKind, ValueWrites};
 use crate::cbor::{self, Encoder};
 use crate::columns::{Builder, Malformed, Strings};
@@ -199,16 +199,12 @@ impl<T, C: Codec<T>> Value<T, C> {
 
     #[cold]
     fn undecodable(&self, error: &cbor::Error, origin: u32) -> Error {
-        Error::fatal(format_args!(
-            "state `{}`, the key of record {origin}: what is stored is not of the declared type: {error}; \
-             give a changed type a new version",
-            self.name
-        ))
+        super::undecodable(self.name, error, origin)
     }
 
     #[cold]
     fn lost(&self) -> Error {
-        Error::fatal(format_args!("state `{}` was used outside a call", self.name))
+        super::lost(self.name)
     }
 }
 
@@ -228,17 +224,9 @@ impl<T, C: Codec<T>> State for Value<T, C> {
 
     fn describe(declaration: Declaration) -> StateDescriptor {
         StateDescriptor {
-            name: declaration.name.to_owned(),
-            kind: StateKind::ValueState,
-            version: declaration.version,
-            codec: C::KIND,
-            value_type: C::value_type(),
-            map_key_type: None,
             lazy: declaration.lazy,
             rides_with: declaration.rides_with.to_vec(),
-            ttl: None,
-            renamed_from: declaration.renamed_from.iter().map(|&name| name.to_owned()).collect(),
-            migrates_from: Vec::new(),
+            ..descriptor(declaration, StateKind::ValueState, C::KIND, C::value_type())
         }
     }
 
@@ -271,7 +259,7 @@ impl<T, C: Codec<T>> State for Value<T, C> {
         }
     }
 
-    fn finish(&mut self, encoder: &mut Encoder) -> std::result::Result<Option<ValueWrites>, Fault> {
+    fn finish(&mut self, encoder: &mut Encoder, _: &mut Host) -> std::result::Result<Option<ValueWrites>, Fault> {
         if self.dirty.is_empty() {
             return Ok(None);
         }
@@ -294,8 +282,7 @@ impl<T, C: Codec<T>> State for Value<T, C> {
                     values.push(&[])
                 }
             };
-            written
-                .map_err(|error| fatal(format_args!("state `{}`, the key of record {origin}: {error}", self.name)))?;
+            written.map_err(|error| super::unencodable(self.name, &error, *origin).into_fault())?;
             origins.extend_from_slice(&origin.to_le_bytes());
         }
         Ok(Some(ValueWrites { state: self.index, origins, operations, values: values.finish() }))

@@ -1,17 +1,22 @@
-//! Records into a batch, and a call's emits out of their columns.
+//! Records and timers into columns, and a call's emits out of them.
 //!
 //! Owns the host's side of the columns as far as a test needs it.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::Emitted;
-use crate::bindings::wasmill::operator::types::{Batch, Column, Emits, Fault, Headers, OptionalColumn, WatermarkRun};
+use crate::bindings::wasmill::operator::types::{
+    Batch, Column, Emits, Fault, Firing, Headers, OptionalColumn, WatermarkRun,
+};
 use crate::cbor;
 use crate::columns::{Malformed, S64s, Strings, U32s};
 use crate::error::fatal;
 use crate::key::Key;
 use crate::operator::Port;
 use crate::time::Timestamp;
+use crate::timer::{Domain, TimerId};
 
 /// A record to feed to an operator.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +26,7 @@ pub struct Input {
     time: i64,
     value: Option<Vec<u8>>,
     headers: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) then_watermark: Option<i64>,
 }
 
 impl Input {
@@ -71,6 +77,13 @@ impl Input {
         self
     }
 
+    /// Followed by this watermark, unless it is ahead of it already.
+    #[must_use]
+    pub fn then_watermark(mut self, watermark: Timestamp) -> Self {
+        self.then_watermark = Some(watermark.as_millis());
+        self
+    }
+
     /// With a header more.
     #[must_use]
     pub fn header(mut self, name: &str, value: &[u8]) -> Self {
@@ -79,39 +92,25 @@ impl Input {
     }
 }
 
-/// A batch, and its distinct keys by slot.
-pub(super) struct Formed {
-    pub(super) input: u16,
-    pub(super) batch: Batch,
+/// The distinct keys of a call by slot, and for each record or timer its slot and time.
+pub(super) struct Actors {
     pub(super) keys: Vec<Option<Vec<u8>>>,
     slots: Vec<usize>,
     times: Vec<i64>,
 }
 
-impl Formed {
-    pub(super) fn of(records: &[Input], watermark: i64) -> Self {
-        let mut keys: Vec<Option<Vec<u8>>> = Vec::new();
-        let mut slots = Vec::new();
-        for record in records {
-            let known = keys.iter().position(|key| *key == record.key);
-            slots.push(known.unwrap_or_else(|| {
-                keys.push(record.key.clone());
-                keys.len() - 1
+impl Actors {
+    fn of<'k>(each: impl Iterator<Item = (&'k Option<Vec<u8>>, i64)>) -> Self {
+        let mut actors = Self { keys: Vec::new(), slots: Vec::new(), times: Vec::new() };
+        let mut known: BTreeMap<&Option<Vec<u8>>, usize> = BTreeMap::new();
+        for (key, time) in each {
+            actors.slots.push(*known.entry(key).or_insert_with(|| {
+                actors.keys.push(key.clone());
+                actors.keys.len() - 1
             }));
+            actors.times.push(time);
         }
-        let times: Vec<i64> = records.iter().map(|record| record.time).collect();
-        let absent = |index: usize| records[index].value.is_none();
-        let batch = Batch {
-            keys: column(keys.iter().map(|key| key.as_deref().unwrap_or_default())),
-            absent_key: keys.iter().position(Option::is_none).map(|slot| slot as u32),
-            slots: slots.iter().flat_map(|&slot| (slot as u32).to_le_bytes()).collect(),
-            times: times.iter().flat_map(|time| time.to_le_bytes()).collect(),
-            values: column(records.iter().map(|record| record.value.as_deref().unwrap_or_default())),
-            absent_values: (0..records.len()).filter(|&r| absent(r)).flat_map(|r| (r as u32).to_le_bytes()).collect(),
-            headers: headers(records),
-            watermarks: vec![WatermarkRun { until: records.len() as u32, watermark }],
-        };
-        Self { input: records.first().map_or(0, |record| record.input), batch, keys, slots, times }
+        actors
     }
 
     pub(super) fn len(&self) -> usize {
@@ -122,9 +121,71 @@ impl Formed {
     pub(super) fn key(&self, origin: u32) -> Result<Option<&[u8]>, Fault> {
         match self.slots.get(origin as usize) {
             Some(&slot) => Ok(self.keys[slot].as_deref()),
-            None => Err(fatal(format_args!("record {origin} is not in the batch"))),
+            None => Err(fatal(format_args!("origin {origin} is not in the call"))),
         }
     }
+
+    fn key_column(&self) -> Column {
+        column(self.keys.iter().map(|key| key.as_deref().unwrap_or_default()))
+    }
+
+    fn absent_key(&self) -> Option<u32> {
+        self.keys.iter().position(Option::is_none).map(|slot| slot as u32)
+    }
+
+    fn packed_slots(&self) -> Vec<u8> {
+        self.slots.iter().flat_map(|&slot| (slot as u32).to_le_bytes()).collect()
+    }
+
+    fn packed_times(&self) -> Vec<u8> {
+        self.times.iter().flat_map(|time| time.to_le_bytes()).collect()
+    }
+}
+
+/// A batch as the contract has it.
+pub(super) struct Formed {
+    pub(super) input: u16,
+    pub(super) batch: Batch,
+    pub(super) actors: Actors,
+}
+
+impl Formed {
+    /// Under one watermark.
+    #[cfg(test)]
+    pub(super) fn of(records: &[Input], watermark: i64) -> Self {
+        Self::under(records, vec![WatermarkRun { until: records.len() as u32, watermark }])
+    }
+
+    /// Under these watermarks.
+    pub(super) fn under(records: &[Input], watermarks: Vec<WatermarkRun>) -> Self {
+        let actors = Actors::of(records.iter().map(|record| (&record.key, record.time)));
+        let absent = |index: usize| records[index].value.is_none();
+        let batch = Batch {
+            keys: actors.key_column(),
+            absent_key: actors.absent_key(),
+            slots: actors.packed_slots(),
+            times: actors.packed_times(),
+            values: column(records.iter().map(|record| record.value.as_deref().unwrap_or_default())),
+            absent_values: (0..records.len()).filter(|&r| absent(r)).flat_map(|r| (r as u32).to_le_bytes()).collect(),
+            headers: headers(records),
+            watermarks,
+        };
+        Self { input: records.first().map_or(0, |record| record.input), batch, actors }
+    }
+}
+
+/// A round of timers as the contract has it.
+pub(super) fn firing(due: &[(Option<Vec<u8>>, TimerId)]) -> (Firing, Actors) {
+    let actors = Actors::of(due.iter().map(|(key, id)| (key, id.time.as_millis())));
+    let firing = Firing {
+        keys: actors.key_column(),
+        absent_key: actors.absent_key(),
+        slots: actors.packed_slots(),
+        domains: due.iter().map(|(_, id)| u8::from(id.domain == Domain::Processing)).collect(),
+        times: actors.packed_times(),
+        tags: due.iter().flat_map(|(_, id)| id.tag.to_le_bytes()).collect(),
+    };
+    (firing, actors)
 }
 
 fn headers(records: &[Input]) -> Option<Headers> {
@@ -148,7 +209,7 @@ pub(super) fn column<'a>(strings: impl Iterator<Item = &'a [u8]>) -> Column {
 }
 
 /// The emits of a call as records.
-pub(super) fn emitted(formed: &Formed, emits: &Emits, ports: &[Port]) -> Result<Vec<Emitted>, Fault> {
+pub(super) fn emitted(actors: &Actors, emits: &Emits, ports: &[Port]) -> Result<Vec<Emitted>, Fault> {
     let values = Strings::check(&emits.values).map_err(fatal)?;
     let origins = U32s::check(&emits.origins).map_err(fatal)?;
     let absent: Vec<u32> = U32s::check(&emits.absent_values).map_err(fatal)?.iter().collect();
@@ -163,10 +224,10 @@ pub(super) fn emitted(formed: &Formed, emits: &Emits, ports: &[Port]) -> Result<
         let output = ports.get(usize::from(u16::from_le_bytes(*output)));
         let key = match &keys {
             Some(keys) => keys.get(index).cloned().flatten(),
-            None => formed.key(origin)?.map(<[u8]>::to_vec),
+            None => actors.key(origin)?.map(<[u8]>::to_vec),
         };
         let own = times.and_then(|times| times.get(index));
-        let time = own.or_else(|| formed.times.get(origin as usize).copied()).unwrap_or_default();
+        let time = own.or_else(|| actors.times.get(origin as usize).copied()).unwrap_or_default();
         records.push(Emitted {
             output: output.map_or_else(String::new, |port| port.name.to_owned()),
             key,

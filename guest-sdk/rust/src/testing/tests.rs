@@ -5,11 +5,13 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::batch::Formed;
 use super::*;
+use crate::diagnostics::Level;
 use crate::prelude::*;
-use crate::types::{Batch, Codec, Column, FaultKind, Headers, StateKind, WatermarkRun};
+use crate::types::{Batch, Codec, Column, Effects, FaultKind, Headers, StateKind, WatermarkRun};
 
 /// Does what a record's words say, one after another.
 #[derive(Operator)]
@@ -344,7 +346,7 @@ fn call(batch: Batch) -> Result<Effects, Fault> {
     let mut instance = Instance::<Script>::new();
     instance.configure("{}", Subtask { index: 0, parallelism: 1, attempt: 1 }).unwrap();
     let mut memory = Memory::of(&Script::describe().states);
-    let eager = memory.begin(&Formed::of(&[Input::absent().key("a")], 0));
+    let eager = memory.begin(&Formed::of(&[Input::absent().key("a")], 0).actors, Some(0), false);
     instance.process(&mut memory, 0, Now { watermark: 0, processing_time: 0 }, batch, eager)
 }
 
@@ -373,7 +375,7 @@ fn each_record_sees_the_watermark_of_its_run() {
     instance.configure("", Subtask { index: 0, parallelism: 1, attempt: 1 }).unwrap();
     let now = Now { watermark: 10, processing_time: 0 };
     let effects = instance.process(&mut Memory::of(&[]), 0, now, formed.batch.clone(), vec![]).unwrap();
-    let emits = batch::emitted(&formed, &effects.emits, Watermarks::OUTPUTS).unwrap();
+    let emits = batch::emitted(&formed.actors, &effects.emits, Watermarks::OUTPUTS).unwrap();
     assert_eq!(emits.iter().map(|emit| emit.value::<i64>().unwrap()).collect::<Vec<_>>(), [10, 20, 20, 30]);
 }
 
