@@ -26,6 +26,7 @@
 
 extern crate self as wasmill_guest;
 
+pub mod aggregate;
 #[allow(missing_docs, unsafe_code, unused_qualifications, clippy::all, reason = "made by wit-bindgen")]
 pub mod bindings;
 pub mod cbor;
@@ -33,14 +34,21 @@ mod columns;
 pub mod component;
 pub mod config;
 mod context;
+pub mod dedup;
 pub mod describe;
 pub mod diagnostics;
 mod emits;
 mod error;
 pub mod instance;
+pub mod join;
 pub mod key;
+<<<<<<< HEAD
+=======
+mod library;
+>>>>>>> sdk
 pub mod map_key;
 mod operator;
+pub mod pattern;
 mod record;
 pub mod schema;
 pub mod state;
@@ -48,9 +56,17 @@ pub mod state;
 pub mod testing;
 mod time;
 pub mod timer;
+<<<<<<< HEAD
 
 pub use context::{Context, Emit};
 pub use error::{Error, Result};
+=======
+pub mod window;
+
+pub use context::{Context, Emit};
+pub use error::{Error, Result};
+pub use library::Arrival;
+>>>>>>> sdk
 pub use operator::{Ahead, OnTimer, Operator, Port, Process};
 pub use record::Record;
 pub use state::{Broadcast, List, Map, OperatorState, Value};

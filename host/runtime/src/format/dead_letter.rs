@@ -217,6 +217,7 @@ fn nested() -> JsonDecoder {
         types: std::collections::BTreeMap::new(),
         null: Vec::new(),
         time: None,
+        watermark: None,
     }))
 }
 
