@@ -126,14 +126,11 @@ impl<'a> Context<'a> {
         self.host
     }
 
-<<<<<<< HEAD
-=======
     /// The time of the record or timer that is being handled.
     pub(crate) fn record_time(&self) -> Timestamp {
         Timestamp::from_millis(self.time)
     }
 
->>>>>>> sdk
     /// Whether broadcast state may be written.
     pub(crate) fn writes_broadcast(&self) -> bool {
         self.broadcast

@@ -42,10 +42,7 @@ mod error;
 pub mod instance;
 pub mod join;
 pub mod key;
-<<<<<<< HEAD
-=======
 mod library;
->>>>>>> sdk
 pub mod map_key;
 mod operator;
 pub mod pattern;
@@ -56,17 +53,11 @@ pub mod state;
 pub mod testing;
 mod time;
 pub mod timer;
-<<<<<<< HEAD
-
-pub use context::{Context, Emit};
-pub use error::{Error, Result};
-=======
 pub mod window;
 
 pub use context::{Context, Emit};
 pub use error::{Error, Result};
 pub use library::Arrival;
->>>>>>> sdk
 pub use operator::{Ahead, OnTimer, Operator, Port, Process};
 pub use record::Record;
 pub use state::{Broadcast, List, Map, OperatorState, Value};
