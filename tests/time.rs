@@ -304,6 +304,12 @@ fn a_source_that_is_ahead_waits_for_the_slowest_while_checkpoints_go_on() {
     assert!((1_000..6_000).contains(&most), "ahead by {most} ms");
     let decided = ended.stderr.matches("checkpoint decided").count();
     assert!(decided >= 5, "{decided} checkpoints\n{}", ended.stderr);
+    let killed = Job::new(&two_paces(fast, slow));
+    let mut running = killed.start(&[]);
+    assert!(running.wait_until(|| killed.output("out").lines.len() > 3_000));
+    assert!(running.kill());
+    killed.run(&[]).expect_code(0);
+    assert_eq!(killed.output("out").lines.len(), 28_000, "sources that wait for one another go on after a restore");
     let free = Job::new(&two_paces(fast, slow).with("max-drift = \"2s\"\n", ""));
     free.run(&[]).expect_code(0);
     assert!(most_ahead(&free) > 20_000, "without the limit the fast source is far ahead");

@@ -56,6 +56,9 @@ impl<'de> Deserialize<'de> for OnLate {
                 if output.is_empty() || output.contains('/') || output.chars().any(char::is_control) {
                     return Err(A::Error::custom("an output's name is some text without `/`, such as \"late\""));
                 }
+                if output == "dead-letter" {
+                    return Err(A::Error::custom("`dead-letter` is the name of another output: choose another"));
+                }
                 Ok(OnLate::Output(output))
             }
         }

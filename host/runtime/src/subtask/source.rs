@@ -108,7 +108,10 @@ impl SourceSubtask {
             self.idle = true;
             self.outputs.send_idle();
         }
-        let restored = self.watermark.look_around(self.context.clock.monotonic());
+        let now = self.context.clock.monotonic();
+        let restored = self.watermark.look_around(now);
+        // Else all would wait for where none is any more.
+        self.tell(now);
         self.advance(restored)
     }
 

@@ -182,6 +182,20 @@ fn a_restored_source_says_its_watermark_again_and_a_barrier_before_the_first_rea
 }
 
 #[test]
+fn restored_sources_wait_for_one_another_from_where_they_were() {
+    let bells: BTreeMap<_, _> = (0..2).map(|index| (id(index), Bell::default())).collect();
+    let mut drifts = Drift::among(bells, Duration::from_millis(500));
+    let (own, other) = (drifts.remove(&id(0)).unwrap(), drifts.remove(&id(1)).unwrap());
+    other.publish(Some(Timestamp::from_millis(5_000)));
+    let script = Script { names: vec!["a"], next: [Next::Records(0, vec![800])].into(), ..Script::default() };
+    let restored = vec![restored("a", 700)];
+    let mut bench = bench(Options { drift: Some(own), restored, ..ascending(None) }, script);
+    assert_eq!(other.bound(), Some(Timestamp::from_millis(1_200)));
+    assert_eq!(bench.sent(), ["0 records [700]"]);
+    assert_eq!(bench.read(), ["1 records []"]);
+}
+
+#[test]
 fn a_split_that_is_ahead_is_not_read_and_barriers_are_served_meanwhile() {
     let bells: BTreeMap<_, _> = (0..2).map(|index| (id(index), Bell::default())).collect();
     let mut drifts = Drift::among(bells, Duration::from_millis(500));
