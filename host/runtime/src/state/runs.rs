@@ -26,8 +26,6 @@ pub(super) struct Runs {
     hand: usize,
     /// Runs made since runs were last forgotten.
     made: usize,
-    /// Bytes that were left then.
-    left: usize,
     /// Nothing was ever forgotten that RocksDB has: what has no run is empty.
     complete: bool,
 }
@@ -35,7 +33,7 @@ pub(super) struct Runs {
 impl Runs {
     /// No runs; `complete`: RocksDB is empty too.
     pub(super) fn new(limit: usize, complete: bool) -> Self {
-        Self { runs: Vec::new(), table: HashTable::new(), bytes: 0, limit, hand: 0, made: 0, left: 0, complete }
+        Self { runs: Vec::new(), table: HashTable::new(), bytes: 0, limit, hand: 0, made: 0, complete }
     }
 
     /// Bytes in use, changes not counted.
@@ -43,9 +41,9 @@ impl Runs {
         self.bytes
     }
 
-    /// Whether runs should be forgotten even while a call goes on: there are too many, and more than the last attempt left.
+    /// Whether runs should be forgotten even while a call goes on.
     pub(super) fn is_over(&self) -> bool {
-        self.bytes > self.limit + self.limit / 4 && self.bytes > self.left + self.limit / 8
+        self.bytes > self.limit + self.limit / 4
     }
 
     /// Whether what has no run is empty.
@@ -109,7 +107,6 @@ impl Runs {
                 self.hand += 1;
             }
         }
-        self.left = self.bytes;
     }
 
     fn remove(&mut self, at: usize) {
