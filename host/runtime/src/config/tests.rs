@@ -255,7 +255,7 @@ fn late_outputs_that_nobody_can_take_and_broadcasts_of_many_are_refused_by_place
                 "s",
             ),
             &two,
-            "p.toml:7:56: more than one broadcast input of `a` is not supported yet; send the records through one operator with parallelism = 1 first",
+            "p.toml:7:69: more than one broadcast input of `a` is not supported yet; send the records through one operator with parallelism = 1 first",
         ),
         (
             file("[\"s\", { from = \"s\", exchange = \"broadcast\" }]", "{ rate = 1 }", "s")

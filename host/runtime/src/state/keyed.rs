@@ -9,11 +9,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use wasmill_core::contract::StateKind;
-use wasmill_core::id::StateName;
 use wasmill_core::key_group::{KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 use wasmill_core::record::Column;
-use wasmill_core::time::Timestamp;
-use wasmill_core::timer::{Domain, TIMERS, Timer, TimerId};
+use wasmill_core::timer::TIMERS;
 
 use super::cache::{Cache, Spot};
 use super::changes::Changes;
@@ -23,7 +21,7 @@ use super::layer::{EntryRef, Key};
 use super::restore::{self, Begun};
 use super::rocksdb::{Database, Pinned, Rows};
 use super::runs::Runs;
-use super::timers::{TimerRows, TimerStore};
+use super::timers::TimerStore;
 use super::writer::{CutJob, Job, Tools, Writer};
 use super::{Counts, Tally};
 use super::{EagerOut, Gauges, OnCut, Options, Restore, StateSpec, row};
@@ -58,12 +56,12 @@ pub struct KeyedState {
     /// Changes that the background thread has not released, with their bytes.
     frozen_changes: VecDeque<(u64, usize)>,
     pub(super) wanted: Wanted,
-    timers: TimerStore,
+    pub(super) timers: TimerStore,
     pub(super) counts: Counts,
     /// The index of the timers in `counts`, once there was one.
-    timer_counts: Option<usize>,
-    range: KeyGroupRange,
-    max_parallelism: MaxParallelism,
+    pub(super) timer_counts: Option<usize>,
+    pub(super) range: KeyGroupRange,
+    pub(super) max_parallelism: MaxParallelism,
     budget: Budget,
     clock: SharedClock,
     /// The sequence of the layer frozen last.
@@ -254,66 +252,6 @@ impl KeyedState {
         self.write(state, key, hash, None)
     }
 
-    /// Sets a timer of a key; one that is set already stays as it is.
-    ///
-    /// # Errors
-    /// As [`KeyedState::load_values`].
-    pub fn set_timer(&mut self, domain: Domain, timer: &Timer<'_>, hash: KeyHash) -> Result<(), Error> {
-        let group = self.group(hash)?;
-        if self.timers.set(domain, timer, group, &self.rows)? {
-            self.count_timer(timer, group, true)?;
-        }
-        Ok(())
-    }
-
-    /// Deletes a timer of a key, if it is set.
-    ///
-    /// # Errors
-    /// As [`KeyedState::load_values`].
-    pub fn delete_timer(&mut self, domain: Domain, timer: &Timer<'_>, hash: KeyHash) -> Result<(), Error> {
-        let group = self.group(hash)?;
-        if self.timers.delete(domain, timer, group, &self.rows)? {
-            self.count_timer(timer, group, false)?;
-        }
-        Ok(())
-    }
-
-    /// Before this time no timer of the domain is due; `None`: none is set.
-    #[must_use]
-    pub fn next_timer(&self, domain: Domain) -> Option<Timestamp> {
-        self.timers.next(domain)
-    }
-
-    /// Takes timers that are due by `until`, of at most `limit` keys the earliest each: from now on they are not set.
-    ///
-    /// # Errors
-    /// A failure of RocksDB or of the background thread.
-    pub fn take_timers(&mut self, domain: Domain, until: Timestamp, limit: usize) -> Result<Vec<TimerId>, Error> {
-        self.writer.check()?;
-        let due = self.timers.take_due(domain, until, limit, &self.rows)?;
-        for id in &due {
-            if let Some(timer) = Timer::decode(id) {
-                self.count_timer(&timer, KeyHash::of(timer.key).group(self.max_parallelism), false)?;
-            }
-        }
-        Ok(due)
-    }
-
-    /// Drops every timer of a domain and says how many there were.
-    ///
-    /// # Errors
-    /// As [`KeyedState::take_timers`].
-    pub fn drop_timers(&mut self, domain: Domain) -> Result<u64, Error> {
-        let mut dropped = 0;
-        loop {
-            let taken = self.take_timers(domain, Timestamp::MAX, usize::MAX / 4)?;
-            if taken.is_empty() {
-                return Ok(dropped);
-            }
-            dropped += taken.len() as u64;
-        }
-    }
-
     /// To be called between calls of the guest, after each batch: moves a bounded number of entries of released layers to
     /// where they may be forgotten, starts to write fresh out once it has an eighth of the budget, and waits (measured)
     /// where it has a quarter and the background thread is behind.
@@ -440,20 +378,6 @@ impl KeyedState {
         row.map(|row| self.rows.decode(state, &row).map(<[u8]>::len)).transpose()
     }
 
-    fn count_timer(&mut self, timer: &Timer<'_>, group: KeyGroup, set: bool) -> Result<(), Error> {
-        let index = match self.timer_counts {
-            Some(index) => index,
-            None => {
-                let name = StateName::new(TIMERS).map_err(|error| self.misuse(error.to_string()))?;
-                *self.timer_counts.insert(self.counts.cover(&name, self.range))
-            }
-        };
-        let bytes = row::timer_bytes(timer.key.len());
-        let (before, after) = if set { (None, Some(bytes)) } else { (Some(bytes), None) };
-        self.count(index, group, 0, before, after);
-        Ok(())
-    }
-
     /// Counts an entry that had a value of `before` bytes and has one of `after`, with `key` bytes that name it.
     pub(super) fn count(
         &mut self,
@@ -537,16 +461,6 @@ impl KeyedState {
     }
 }
 
-impl TimerRows for RowReader {
-    fn has(&self, row: &[u8]) -> Result<bool, Error> {
-        self.database.has(self.states.len(), row)
-    }
-
-    fn read(&self, lower: &[u8], upper: &[u8], each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Error> {
-        self.database.rows(self.states.len(), (lower, upper), each)
-    }
-}
-
 impl RowReader {
     fn get(
         &self,
@@ -576,13 +490,5 @@ impl Budget {
             (false, true) => Self { values: 0, runs: bytes },
             _ => Self { values: bytes, runs: 0 },
         }
-    }
-}
-
-impl EagerOut<'_> {
-    fn push(&mut self, value: Option<&[u8]>) {
-        self.present.push(u8::from(value.is_some()));
-        self.bytes.extend_from_slice(value.unwrap_or_default());
-        self.ends.extend_from_slice(&(self.bytes.len() as u32).to_le_bytes());
     }
 }

@@ -1,7 +1,7 @@
 //! Keyed state of one subtask: a write-back cache in front of RocksDB, frozen at barriers.
 //!
 //! Owns every byte of keyed state between two calls of the guest, its local cuts and its restore from them; the sole importer
-//! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed`, `map`, `list` (the seam's
+//! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed`, `map`, `list`, `timer` (the seam's
 //! methods); of values `cache` and `layer` (memory); of maps and lists `collection` (what they share), `runs`, `run` and
 //! `changes` (memory), `scan`; `timers`; `writer` (the background thread), `rocksdb`, `restore`, `row` (stored rows).
 
@@ -21,6 +21,7 @@ mod runs;
 mod scan;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod timers;
 mod writer;
 
@@ -107,6 +108,14 @@ pub struct EagerOut<'a> {
     pub bytes: &'a mut Vec<u8>,
     /// The end of each value in `bytes`, packed as little-endian `u32`.
     pub ends: &'a mut Vec<u8>,
+}
+
+impl EagerOut<'_> {
+    fn push(&mut self, value: Option<&[u8]>) {
+        self.present.push(u8::from(value.is_some()));
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.ends.extend_from_slice(&(self.bytes.len() as u32).to_le_bytes());
+    }
 }
 
 /// What the background thread hands back for a barrier.
