@@ -88,7 +88,8 @@ impl Drop for Inner {
     }
 }
 
-/// How many ticks from now a call that begins now is stopped: never early, and late by two ticks at most.
+/// How many ticks from now a call that begins now is stopped: late by two ticks at most, and early only by ticks that the ticker
+/// makes up for while it runs.
 pub(super) fn ticks_for(limit: Duration) -> u64 {
     let ticks = limit.as_nanos().div_ceil(TICK.as_nanos());
     // Far from the end of u64, where the engine's deadline would wrap.
