@@ -7,8 +7,9 @@ use crate::time::Timestamp;
 
 /// Combines the watermarks of a subtask's channels: the least of those that are neither idle nor ended.
 ///
-/// A channel ends with the watermark [`Timestamp::MAX`]. Where all that have not ended are idle, time stands still: they may
-/// go on. Where all have ended, it is the end of time.
+/// A channel ends with the watermark [`Timestamp::MAX`]. Where the last that has not ended falls idle, time comes to the greatest of
+/// theirs, which nobody holds back any more, whichever fell idle first, and stands still: they may go on. Where all have ended, it
+/// is the end of time.
 #[derive(Debug, Clone)]
 pub struct CombinedWatermark {
     channels: Vec<Channel>,
@@ -65,7 +66,12 @@ impl CombinedWatermark {
     /// Where the channel does not exist.
     pub fn idle(&mut self, channel: usize) -> Option<Timestamp> {
         self.channels[channel].idle = true;
-        self.combine()
+        if !self.all_idle() {
+            return self.combine();
+        }
+        let open = self.channels.iter().filter(|channel| !channel.has_ended());
+        let greatest = open.map(|channel| channel.watermark).max();
+        greatest.and_then(|greatest| self.reach(greatest))
     }
 
     /// The channel is no longer idle: its watermark holds the others back again.
@@ -87,10 +93,14 @@ impl CombinedWatermark {
         let ended = !self.channels.is_empty() && self.channels.iter().all(|channel| channel.has_ended());
         let waited_for = self.channels.iter().filter(|channel| !channel.idle && !channel.has_ended());
         let least = waited_for.map(|channel| channel.watermark).min().or(ended.then_some(Timestamp::MAX))?;
+        self.reach(least)
+    }
+
+    fn reach(&mut self, watermark: Timestamp) -> Option<Timestamp> {
         // `>`: a channel that wakes up behind the others must not turn time back.
-        (least > self.current).then(|| {
-            self.current = least;
-            least
+        (watermark > self.current).then(|| {
+            self.current = watermark;
+            watermark
         })
     }
 }
@@ -111,6 +121,18 @@ mod tests {
         assert_eq!(combined.advance(0, at(10)), None);
         assert_eq!(combined.advance(1, at(5)), Some(at(5)));
         assert_eq!(combined.idle(1), Some(at(10)));
+    }
+
+    #[test]
+    fn it_does_not_matter_which_channel_falls_idle_first() {
+        for order in [[0, 1], [1, 0]] {
+            let mut combined = CombinedWatermark::new(2);
+            combined.advance(0, at(10));
+            for channel in order {
+                combined.idle(channel);
+            }
+            assert_eq!(combined.current(), at(10), "{order:?}");
+        }
     }
 
     #[test]

@@ -197,9 +197,7 @@ fn a_guest_that_spins_is_stopped_while_another_goes_on() {
     }
     let (error, taken) = spin.join().unwrap();
     assert!(matches!(error, CallError::TimedOut { .. }), "{error}");
-    // The limit is kept to about 20 ms.
-    let kept = limit.saturating_sub(Duration::from_millis(20))..Duration::from_secs(1);
-    assert!(kept.contains(&taken), "{taken:?}");
+    assert!((limit..Duration::from_secs(1)).contains(&taken), "{taken:?}");
     assert!(calls > 10, "{calls}");
 }
 

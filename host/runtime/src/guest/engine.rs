@@ -14,7 +14,7 @@ use wasmtime::{Config, InstanceAllocationStrategy, OptLevel};
 
 use super::compile_cache::CompileCache;
 use super::load::Error;
-use crate::clock::SystemClock;
+use crate::clock::{SharedClock, SystemClock};
 use crate::spawn;
 
 /// How far apart the ticks are by which calls are timed.
@@ -54,7 +54,7 @@ impl Engine {
     /// A processor that wasmtime does not support, or no room for the ticker's thread.
     pub fn new(options: EngineOptions) -> Result<Self, Error> {
         let wasmtime = wasmtime::Engine::new(&config()).map_err(|error| Error::Engine(format!("{error:#}")))?;
-        let ticker = Arc::new(Ticker::default());
+        let ticker = Arc::new(Ticker::new(SystemClock::shared()));
         let (ticks, weak) = (Arc::clone(&ticker), wasmtime.weak());
         spawn::thread("guest-ticker", move || ticks.run(&weak)).map_err(|fault| Error::Engine(fault.message))?;
         let cache = options.cache_dir.map(|dir| CompileCache::new(dir, &wasmtime));
@@ -67,6 +67,12 @@ impl Engine {
 
     pub(super) fn cache(&self) -> Option<&CompileCache> {
         self.inner.cache.as_ref()
+    }
+
+    /// How many ticks from now a call that begins now is stopped: never early, and late by two ticks at most unless the ticker is
+    /// held up. Ticks that are due and still to come were before the call.
+    pub(super) fn deadline(&self, limit: Duration) -> u64 {
+        ticks_for(limit) + self.inner.ticker.overdue()
     }
 
     /// Ticks since the engine was made: a clock that costs a load to read.
@@ -88,9 +94,8 @@ impl Drop for Inner {
     }
 }
 
-/// How many ticks from now a call that begins now is stopped: late by two ticks at most, and early only by ticks that the ticker
-/// makes up for while it runs.
-pub(super) fn ticks_for(limit: Duration) -> u64 {
+/// How many ticks make up a limit: with one more, as the first is under way.
+fn ticks_for(limit: Duration) -> u64 {
     let ticks = limit.as_nanos().div_ceil(TICK.as_nanos());
     // Far from the end of u64, where the engine's deadline would wrap.
     u64::try_from(ticks).unwrap_or(u64::MAX).min(u64::MAX >> 2) + 1
@@ -114,16 +119,29 @@ fn config() -> Config {
     config
 }
 
-#[derive(Default)]
 struct Ticker {
+    clock: SharedClock,
     ticks: AtomicU64,
+    /// When the next tick is due, in nanoseconds of the monotonic clock.
+    due: AtomicU64,
     stopped: Mutex<bool>,
     wake: Condvar,
 }
 
 impl Ticker {
+    fn new(clock: SharedClock) -> Self {
+        let due = AtomicU64::new(nanos(clock.monotonic() + TICK));
+        Self { clock, ticks: AtomicU64::new(0), due, stopped: Mutex::default(), wake: Condvar::new() }
+    }
+
+    /// How many ticks should have come by now and have not.
+    fn overdue(&self) -> u64 {
+        let late = nanos(self.clock.monotonic()).checked_sub(self.due.load(Ordering::Acquire));
+        late.map_or(0, |late| (late / nanos(TICK) + 1).min(CATCH_UP))
+    }
+
     fn run(&self, engine: &wasmtime::EngineWeak) {
-        let clock = SystemClock::shared();
+        let clock = &self.clock;
         let mut due = clock.monotonic() + TICK;
         let mut stopped = self.stopped.lock();
         while !*stopped {
@@ -140,13 +158,20 @@ impl Ticker {
             if due <= now {
                 due = now + TICK;
             }
+            // After the ticks: whoever reads the old one counts some of them twice, and is late, not early.
+            self.due.store(nanos(due), Ordering::Release);
         }
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::ManualClock;
 
     #[test]
     fn a_call_gets_its_time_in_full() {
@@ -154,6 +179,17 @@ mod tests {
         assert_eq!(ticks_for(Duration::from_millis(201)), 42);
         assert_eq!(ticks_for(Duration::ZERO), 1);
         assert!(ticks_for(Duration::MAX) < u64::MAX >> 1);
+    }
+
+    #[test]
+    fn ticks_that_are_due_before_a_call_do_not_count_against_it() {
+        let clock = Arc::new(ManualClock::default());
+        let ticker = Ticker::new(Arc::clone(&clock) as SharedClock);
+        let after = |by: Duration| {
+            clock.advance(by);
+            ticker.overdue()
+        };
+        assert_eq!([after(TICK / 2), after(TICK / 2), after(TICK * 2), after(TICK * 1000)], [0, 1, 3, CATCH_UP]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::bindings::{Operator, OperatorPre};
 use super::contract::{self, Batch, Eager, Effects, Firing, Now, Subtask};
 use super::diagnostics::{Channel, Diagnostics};
 use super::effects::{Checker, Shape};
-use super::engine::{Engine, ticks_for};
+use super::engine::Engine;
 use super::limits::{Limits, Memory, TimeLimit};
 use super::trap::{CallError, Circumstances, classify, is_hosts, shortened};
 use super::{Guest, InstanceOptions, SharedState};
@@ -61,6 +61,7 @@ impl Calling {
 
 /// An instance without an operator's declaration: enough to ask for it.
 pub(super) struct Bare {
+    engine: Engine,
     store: Store<Data>,
     exports: Operator,
     is_dead: bool,
@@ -87,9 +88,9 @@ impl Bare {
         store.limiter(|data| &mut data.memory);
         store.set_hostcall_fuel(limits.result_bytes);
         store.epoch_deadline_trap();
-        store.set_epoch_deadline(ticks_for(limits.call_time));
+        store.set_epoch_deadline(engine.deadline(limits.call_time));
         match pre.instantiate(&mut store) {
-            Ok(exports) => Ok(Self { store, exports, is_dead: false }),
+            Ok(exports) => Ok(Self { engine: engine.clone(), store, exports, is_dead: false }),
             Err(error) if is_hosts(&error) && !store.data().memory.refused() => Err(CallError::Host(Fault::new(
                 FaultKind::External,
                 format!("cannot make an instance of component {}: {error:#}", store.data().diagnostics.component()),
@@ -111,10 +112,10 @@ impl Bare {
         let data = self.store.data_mut();
         data.calling = calling;
         data.time = data.limits.time_of(calling.origins());
-        let ticks = ticks_for(data.time.limit);
+        let limit = data.time.limit;
         data.memory.begin_call();
         data.diagnostics.begin_call();
-        self.store.set_epoch_deadline(ticks);
+        self.store.set_epoch_deadline(self.engine.deadline(limit));
         match call(&self.exports, &mut self.store) {
             Ok(result) => {
                 self.is_dead = false;

@@ -107,9 +107,13 @@ impl SourceWatermark {
         self.combine(now)
     }
 
-    /// Looks for splits that fell idle. Returns the watermark if that let it advance.
+    /// Looks for splits that fell idle. Returns the watermark if that let it advance: to the greatest where all are.
     pub(super) fn look_around(&mut self, now: Duration) -> Option<Timestamp> {
-        self.combine(now)
+        if !self.all_idle(now) {
+            return self.combine(now);
+        }
+        let greatest = self.splits.iter().map(|split| split.watermark).max();
+        greatest.and_then(|greatest| self.reach(greatest))
     }
 
     /// Whether every split is idle.
@@ -159,9 +163,13 @@ impl SourceWatermark {
 
     fn combine(&mut self, now: Duration) -> Option<Timestamp> {
         let (_, least) = self.slowest(now)?;
-        (least > self.current).then(|| {
-            self.current = least;
-            least
+        self.reach(least)
+    }
+
+    fn reach(&mut self, watermark: Timestamp) -> Option<Timestamp> {
+        (watermark > self.current).then(|| {
+            self.current = watermark;
+            watermark
         })
     }
 }
