@@ -1,46 +1,10 @@
 //! A record on which an operator fails: it alone is set aside, by any policy, and nothing around it is harmed.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::Value;
-use wasmill_tests::{Harness, Job, Pipeline, memory_of};
-
-/// Lines through the probe guest, which does what a line says; results in `out`.
-fn probe(settings: &str, operator: &str, rest: &str) -> Pipeline {
-    let component = Harness::get().guest("wasmill_example_probe");
-    Pipeline::new(format!(
-        r#"
-[job]
-name = "probe"
-
-[checkpoint]
-interval = "100ms"
-
-[restart]
-attempts = 1
-backoff-min = "10ms"
-
-[source.lines]
-connector = "file"
-path = "input.jsonl"
-format = "json"
-{settings}
-
-[operator.probe]
-component = "{}"
-input = {{ from = "lines", exchange = "key", key = "key" }}
-{operator}
-
-[sink.out]
-connector = "file"
-input = "probe"
-path = "out"
-{rest}
-"#,
-        component.display()
-    ))
-}
+use wasmill_tests::probe::{job, probe};
+use wasmill_tests::{Harness, Job, memory_of};
 
 const DEAD: &str = r#"
 [sink.dead]
@@ -70,19 +34,6 @@ input = "count"
 "#,
         component.display()
     )
-}
-
-/// A job over lines `KEY:TEXT`.
-fn job(pipeline: &Pipeline, lines: &[&str]) -> Job {
-    let job = Job::new(pipeline);
-    let mut text = String::new();
-    for line in lines {
-        let (key, command) = line.split_once(':').expect("a line is KEY:TEXT");
-        let record = serde_json::json!({ "key": key, "text": command });
-        writeln!(text, "{record}").expect("a text takes everything");
-    }
-    std::fs::write(job.folder().join("input.jsonl"), text).expect("the input can be written");
-    job
 }
 
 fn dead(job: &Job) -> Vec<Value> {

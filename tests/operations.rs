@@ -1,8 +1,6 @@
 //! What an operator on call meets: stops, restarts, refusals, traps, bad input. Each test is a process or several.
 
-use std::path::Path;
-
-use wasmill_tests::{Harness, Job, Pipeline};
+use wasmill_tests::{Harness, Job, Pipeline, probe};
 
 /// Counts generated records per key; `extra` goes into the tables that are named.
 fn counts(source: &str, operator: &str) -> Pipeline {
@@ -32,44 +30,6 @@ input = "count"
 path = "out"
 format = "jsonl"
 "#,
-        component.display()
-    ))
-}
-
-/// Lines of a file through the probe guest, which does what a line says.
-fn probe(folder_of: &Path, lines: &[&str], operator: &str) -> Pipeline {
-    let input = folder_of.join("input.txt");
-    std::fs::write(&input, lines.join("\n")).expect("the input can be written");
-    let component = Harness::get().guest("wasmill_example_probe");
-    Pipeline::new(format!(
-        r#"
-[job]
-name = "probe"
-
-[checkpoint]
-interval = "100ms"
-
-[restart]
-attempts = 1
-backoff-min = "10ms"
-
-[source.lines]
-connector = "file"
-path = "{}"
-format = "json"
-
-[operator.probe]
-component = "{}"
-input = {{ from = "lines", exchange = "key", key = "key", on-missing-key = "drop" }}
-{operator}
-
-[sink.out]
-connector = "file"
-input = "probe"
-path = "out"
-format = "jsonl"
-"#,
-        input.display(),
         component.display()
     ))
 }
@@ -163,9 +123,7 @@ fn fresh_begins_anew_and_from_goes_back_to_a_retained_checkpoint() {
 
 #[test]
 fn a_trap_ends_the_job_after_its_restarts_and_names_the_guests_function() {
-    let home = tempfile::tempdir().expect("a temporary folder can be made");
-    let lines = [r#"{"key":"a","text":"x"}"#, r#"{"key":"a","text":"panic"}"#];
-    let job = Job::new(&probe(home.path(), &lines, ""));
+    let job = probe::job(&probe::probe("", "", ""), &["a:x", "a:panic"]);
     let failed = job.run(&[]).expect_code(1);
     assert!(failed.stderr.contains("trapped") && failed.stderr.contains("probe/0"), "{}", failed.stderr);
     assert!(failed.stderr.contains("gave up after 1 restarts"), "{}", failed.stderr);
@@ -174,31 +132,26 @@ fn a_trap_ends_the_job_after_its_restarts_and_names_the_guests_function() {
 
 #[test]
 fn a_guest_that_never_returns_is_stopped_and_named() {
-    let home = tempfile::tempdir().expect("a temporary folder can be made");
-    let lines = [r#"{"key":"a","text":"spin"}"#];
-    let job = Job::new(&probe(home.path(), &lines, "limits = { call-time = \"200ms\" }"));
+    let job = probe::job(&probe::probe("", "limits = { call-time = \"200ms\" }", ""), &["a:spin"]);
     let failed = job.run(&[]).expect_code(1);
     assert!(failed.stderr.contains("time limit of 200ms"), "{}", failed.stderr);
 }
 
 #[test]
 fn a_guest_that_takes_all_memory_is_told_by_its_limit() {
-    let home = tempfile::tempdir().expect("a temporary folder can be made");
-    let lines = [r#"{"key":"a","text":"bomb"}"#];
-    let job = Job::new(&probe(home.path(), &lines, "limits = { memory = \"64MiB\" }"));
+    let job = probe::job(&probe::probe("", "limits = { memory = \"64MiB\" }", ""), &["a:bomb"]);
     let failed = job.run(&[]).expect_code(1);
     assert!(failed.stderr.contains("memory limit of 64"), "{}", failed.stderr);
 }
 
 #[test]
 fn a_rejected_record_is_left_out_and_counted_where_the_pipeline_says_so() {
-    let home = tempfile::tempdir().expect("a temporary folder can be made");
-    let lines = [r#"{"key":"a","text":"x"}"#, r#"{"key":"a","text":"reject"}"#, r#"{"key":"a","text":"x"}"#];
-    let job = Job::new(&probe(home.path(), &lines, "on-failure = \"drop\""));
+    let lines = ["a:x", "a:reject", "a:x"];
+    let job = probe::job(&probe::probe("", "on-failure = \"drop\"", ""), &lines);
     let ended = job.run(&[]).expect_code(0);
     assert!(ended.stderr.contains("dropped=1"), "{}", ended.stderr);
     assert_eq!(count_of(&job), 2);
-    let job = Job::new(&probe(home.path(), &lines, ""));
+    let job = probe::job(&probe::probe("", "", ""), &lines);
     let failed = job.run(&[]).expect_code(1);
     assert!(failed.stderr.contains("rejected") && failed.stderr.contains("`a`"), "{}", failed.stderr);
 }

@@ -5,6 +5,7 @@
 
 mod job;
 mod output;
+pub mod probe;
 
 pub use job::{Finished, Job, Pipeline, Running, memory_of};
 pub use output::Output;

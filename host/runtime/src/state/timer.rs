@@ -65,7 +65,7 @@ impl KeyedState {
     pub fn drop_timers(&mut self, domain: Domain) -> Result<u64, Error> {
         let mut dropped = 0;
         loop {
-            let taken = self.take_timers(domain, Timestamp::MAX, usize::MAX / 4)?;
+            let taken = self.take_timers(domain, Timestamp::MAX, usize::MAX)?;
             if taken.is_empty() {
                 return Ok(dropped);
             }

@@ -24,6 +24,9 @@ const LEAST_READ: usize = 16;
 /// About the bytes of a timer in the queue, to guess how many fit.
 const TYPICAL_BYTES: usize = ID_BYTES + 84;
 
+/// What a change takes beside its row: its place in a tree, and the allocator's share.
+const CHANGE_BYTES: usize = 48;
+
 /// Changes by row: true where the timer is set now and was not below, false where it was and is not.
 pub(super) type TimerLayer = BTreeMap<Box<[u8]>, bool>;
 
@@ -70,8 +73,7 @@ impl TimerStore {
         rows: &impl TimerRows,
     ) -> Result<bool, Error> {
         let (row, id) = self.encode(domain, timer, group);
-        let known = self.queues[domain as usize].known(&row[id..]);
-        if known == Known::Set || (known == Known::Behind && self.lies_below_or_fresh(&row, rows)?) {
+        if self.is_set(domain, (&row, id), rows)? {
             self.scratch = row;
             return Ok(false);
         }
@@ -91,8 +93,7 @@ impl TimerStore {
         rows: &impl TimerRows,
     ) -> Result<bool, Error> {
         let (row, id) = self.encode(domain, timer, group);
-        let known = self.queues[domain as usize].known(&row[id..]);
-        if known == Known::Absent || (known == Known::Behind && !self.lies_below_or_fresh(&row, rows)?) {
+        if !self.is_set(domain, (&row, id), rows)? {
             self.scratch = row;
             return Ok(false);
         }
@@ -158,10 +159,11 @@ impl TimerStore {
         (row, id)
     }
 
-    fn lies_below_or_fresh(&self, row: &[u8], rows: &impl TimerRows) -> Result<bool, Error> {
-        match self.layered(row) {
-            Some(set) => Ok(set),
-            None => rows.has(row),
+    fn is_set(&self, domain: Domain, (row, id): (&[u8], usize), rows: &impl TimerRows) -> Result<bool, Error> {
+        match self.queues[domain as usize].known(&row[id..]) {
+            Known::Set => Ok(true),
+            Known::Absent => Ok(false),
+            Known::Behind => self.layered(row).map_or_else(|| rows.has(row), Ok),
         }
     }
 
@@ -174,9 +176,9 @@ impl TimerStore {
     fn change(&mut self, row: Vec<u8>, set: bool) {
         // The opposite change before it: together they are none.
         if self.fresh.remove(&row[..]).is_some() {
-            self.fresh_bytes = self.fresh_bytes.saturating_sub(row.len() + 48);
+            self.fresh_bytes = self.fresh_bytes.saturating_sub(row.len() + CHANGE_BYTES);
         } else {
-            self.fresh_bytes += row.len() + 48;
+            self.fresh_bytes += row.len() + CHANGE_BYTES;
             self.fresh.insert(row.as_slice().into(), set);
         }
         self.scratch = row;

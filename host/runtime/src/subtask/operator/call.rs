@@ -9,11 +9,13 @@ use wasmill_core::fault::Fault;
 use wasmill_core::time::Timestamp;
 
 use super::failure::Failure;
-use super::{OperatorSubtask, SHIP_BYTES, SHIP_RECORDS, fault_of_state, fire};
-use crate::guest::CallError;
+use super::fire::Advance;
+use super::{Instances, OperatorSubtask, SHIP_BYTES, SHIP_RECORDS, fault_of_state, fire};
 use crate::guest::contract::{CLEAR, Eager, Effects, Now, OptionalColumn, SET};
 use crate::guest::packed;
+use crate::guest::{CallError, Guest};
 use crate::state::EagerOut;
+use crate::subtask::Context;
 use crate::subtask::access::CallState;
 use crate::subtask::emit::{self, Origins};
 use crate::telemetry::{DropReason, Renewal};
@@ -115,22 +117,13 @@ impl OperatorSubtask {
             self.batcher.lend(call);
             load_eager(call, eager)?;
         }
-        let guest = self.instances.current()?;
-        let begin = self.context.clock.monotonic();
-        let answer = guest.process(self.input, now, self.batcher.batch(), eager);
-        self.context.meter.called(self.context.clock.monotonic().saturating_sub(begin));
-        self.context.meter.log_lines_dropped(guest.take_log_lines_dropped());
-        Ok(answer)
+        let (input, batch) = (self.input, self.batcher.batch());
+        enter(&mut self.instances, &self.context, |guest| guest.process(input, now, batch, eager))
     }
 
     /// Applies the effects to the state and the outputs.
     fn apply(&mut self, call: &mut CallState, effects: &Effects) -> Result<(), Fault> {
-        write_values(call, effects)?;
-        fire::change_timers(call, effects, None)?;
-        call.apply().map_err(fault_of_state)?;
-        if let Some(keyed) = &mut call.keyed {
-            keyed.maintain().map_err(fault_of_state)?;
-        }
+        write(call, effects, None)?;
         let origins = Origins { call, times: &self.batcher.times, absent_key: self.batcher.absent_key() };
         // What follows the last record consumed waits for the timers that it may make due.
         let advances = self.batcher.advances();
@@ -155,8 +148,34 @@ pub(super) fn load_eager(call: &mut CallState, eager: &mut [Eager]) -> Result<()
     Ok(())
 }
 
+/// Enters the guest, on the meter.
+pub(super) fn enter(
+    instances: &mut Instances,
+    context: &Context,
+    call: impl FnOnce(&mut dyn Guest) -> Result<Effects, CallError>,
+) -> Result<Result<Effects, CallError>, Fault> {
+    let guest = instances.current()?;
+    let begin = context.clock.monotonic();
+    let answer = call(guest);
+    context.meter.called(context.clock.monotonic().saturating_sub(begin));
+    context.meter.log_lines_dropped(guest.take_log_lines_dropped());
+    Ok(answer)
+}
+
+/// Makes what a call wrote real: values that ride along, timers, what went through imports. Returns how many timers were dropped,
+/// as they were set at the end of time for ever.
+pub(super) fn write(call: &mut CallState, effects: &Effects, advance: Option<&mut Advance>) -> Result<u64, Fault> {
+    write_values(call, effects)?;
+    let dropped = fire::change_timers(call, effects, advance)?;
+    call.apply().map_err(fault_of_state)?;
+    if let Some(keyed) = &mut call.keyed {
+        keyed.maintain().map_err(fault_of_state)?;
+    }
+    Ok(dropped)
+}
+
 /// Writes what the call wrote of the values that ride along.
-pub(super) fn write_values(call: &mut CallState, effects: &Effects) -> Result<(), Fault> {
+fn write_values(call: &mut CallState, effects: &Effects) -> Result<(), Fault> {
     let Some(keyed) = &mut call.keyed else { return Ok(()) };
     for writes in &effects.values {
         let state = usize::from(writes.state);

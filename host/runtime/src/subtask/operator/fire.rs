@@ -12,7 +12,7 @@ use wasmill_core::key_group::KeyHash;
 use wasmill_core::time::Timestamp;
 use wasmill_core::timer::{Domain, Timer, TimerId};
 
-use super::call::{load_eager, write_values};
+use super::call::{enter, load_eager, write};
 use super::failure::{Failure, reason};
 use super::{OperatorSubtask, fault_of_state};
 use crate::guest::CallError;
@@ -138,10 +138,8 @@ impl OperatorSubtask {
             processing_time: if event { now } else { advance.until }.as_millis(),
         };
         load_eager(&mut self.call.lock(), &mut self.eager_timers)?;
-        let guest = self.instances.current()?;
-        let begin = self.context.clock.monotonic();
-        let answer = guest.fire(now, &firing, &self.eager_timers);
-        self.context.meter.called(self.context.clock.monotonic().saturating_sub(begin));
+        let eager = &self.eager_timers;
+        let answer = enter(&mut self.instances, &self.context, |guest| guest.fire(now, &firing, eager))?;
         let shared = Arc::clone(&self.call);
         let mut call = shared.lock();
         let fired = match answer {
@@ -196,13 +194,8 @@ impl OperatorSubtask {
             let Some(timer) = due.get(origin as usize).and_then(|id| Timer::decode(id)) else { continue };
             self.set_aside(&apart(&timer), &Failure { reason: DropReason::Rejected, message, tries: 1 })?;
         }
-        write_values(call, effects)?;
-        let dropped = change_timers(call, effects, Some(advance))?;
+        let dropped = write(call, effects, Some(advance))?;
         self.context.meter.dropped(DropReason::TimerAtEnd, dropped);
-        call.apply().map_err(fault_of_state)?;
-        if let Some(keyed) = &mut call.keyed {
-            keyed.maintain().map_err(fault_of_state)?;
-        }
         emit::emit(&effects.emits, &Origins { call, times, absent_key: None }, &[], &mut self.emitted);
         Ok(Fired::Applied)
     }
