@@ -6,10 +6,10 @@
 use wasmill_core::contract::StateKind;
 use wasmill_core::key_group::KeyHash;
 
+use super::backend::{Entries, Rows};
 use super::changes::Changes;
 use super::error::Error;
 use super::keyed::{KeyedState, MAX_PIECE};
-use super::rocksdb::{Entries, Rows};
 use super::row;
 use super::run::{Known, Name, Value};
 use super::runs::RunIndex;
@@ -95,12 +95,12 @@ impl KeyedState {
         if of.is_empty() {
             return Ok(());
         }
-        let found = self.rows.database.get_many(state, rows)?;
+        let found = self.rows.backend.get_many(state, rows)?;
         for ((&(index, name_at), key), row) in of.iter().zip(rows.iter()).zip(&found) {
             match name_at {
                 None => {
                     let head = row.as_deref().map(row::decode_head).transpose();
-                    let head = head.map_err(|reason| self.rows.database.bad_row(state, key, reason))?;
+                    let head = head.map_err(|reason| self.rows.backend.bad_row(state, key, reason))?;
                     self.runs.with(index, |run| run.learn_head(head.unwrap_or_default()));
                 }
                 Some(at) => {
@@ -180,7 +180,7 @@ impl KeyedState {
         row::encode_key(run.group, &run.key, &mut self.row_key);
         let (state, head) = (usize::from(run.state), &self.row_key);
         let entries = Entries { state, head, range, spec: &self.rows.states[state] };
-        let stored = self.rows.database.entries(&entries)?;
+        let stored = self.rows.backend.entries(&entries)?;
         page.fill(Merged::new(newer, Merged::new(ours, stored, reverse), reverse), limit)
     }
 
@@ -197,7 +197,7 @@ impl KeyedState {
         row::encode_key(run.group, &run.key, &mut self.row_key);
         let (state, head) = (usize::from(run.state), &self.row_key);
         let entries = Entries { state, head, range: Range::ALL, spec: &self.rows.states[state] };
-        let mut stored = self.rows.database.entries(&entries)?;
+        let mut stored = self.rows.backend.entries(&entries)?;
         self.runs.with(index, |run| {
             while let Some((name, value)) = stored.entry() {
                 run.learn(name, value);

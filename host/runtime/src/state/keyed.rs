@@ -13,13 +13,13 @@ use wasmill_core::key_group::{KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 use wasmill_core::record::Column;
 use wasmill_core::timer::TIMERS;
 
+use super::backend::{Backend, Rows, Stored};
 use super::cache::{Cache, Spot};
 use super::changes::Changes;
 use super::collection::Wanted;
 use super::error::Error;
 use super::layer::{EntryRef, Key};
 use super::restore::{self, Begun};
-use super::rocksdb::{Database, Pinned, Rows};
 use super::runs::Runs;
 use super::timers::TimerStore;
 use super::writer::{CutJob, Job, Tools, Writer};
@@ -81,7 +81,7 @@ struct Budget {
 
 /// Reads rows that are in no layer.
 pub(super) struct RowReader {
-    pub(super) database: Arc<Database>,
+    pub(super) backend: Arc<Backend>,
     pub(super) states: Vec<StateSpec>,
     place: String,
 }
@@ -112,12 +112,12 @@ impl KeyedState {
             return Err(Error::Kind { place: options.place, state: state.name.clone() });
         }
         let complete = matches!(restore, Restore::Empty);
-        let Begun { database, counts, lock } = restore::begin(&options, restore)?;
+        let Begun { backend, counts, lock } = restore::begin(&options, restore)?;
         let no_timers = counts.states().all(|(state, tally)| state.as_str() != TIMERS || tally.entries == 0);
         let Options { dir: _, states, range, max_parallelism, cache_bytes, shared, clock, place } = options;
-        let database = Arc::new(database);
+        let backend = Arc::new(backend);
         let writer = Writer::start(Tools {
-            database: Arc::clone(&database),
+            backend: Arc::clone(&backend),
             timers: states.len(),
             versions: states.iter().map(|state| state.version).collect(),
             shared,
@@ -127,7 +127,7 @@ impl KeyedState {
         let budget = Budget::of(cache_bytes.min(MAX_CACHE_BYTES), &states);
         Ok(Self {
             writer,
-            rows: RowReader { database, states, place },
+            rows: RowReader { backend, states, place },
             row_key: Vec::new(),
             cache: Cache::new(budget.values, complete),
             // A quarter is for changes.
@@ -423,7 +423,7 @@ impl KeyedState {
     fn fetch(&mut self, state: u16, keys: &Column, hashes: &[KeyHash]) -> Result<(), Error> {
         let index = usize::from(state);
         self.gauges.misses += self.missing.slots.len() as u64;
-        let rows = self.rows.database.get_many(index, &self.missing.rows)?;
+        let rows = self.rows.backend.get_many(index, &self.missing.rows)?;
         for (&(slot, group), row) in self.missing.slots.iter().zip(&rows) {
             let value = row.as_deref().map(|row| self.rows.decode(index, row)).transpose()?;
             let key = Key::new(state, hashes[slot], keys.get(slot));
@@ -468,16 +468,16 @@ impl RowReader {
         group: KeyGroup,
         key: &[u8],
         row_key: &mut Vec<u8>,
-    ) -> Result<Option<Pinned<'_>>, Error> {
+    ) -> Result<Option<Stored<'_>>, Error> {
         row_key.clear();
         row::encode_key(group, key, row_key);
-        self.database.get(state, row_key)
+        self.backend.get(state, row_key)
     }
 
     pub(super) fn decode<'a>(&self, state: usize, row: &'a [u8]) -> Result<&'a [u8], Error> {
-        let (found, value) = row::decode_value(row).map_err(|reason| self.database.bad_row(state, row, reason))?;
+        let (found, value) = row::decode_value(row).map_err(|reason| self.backend.bad_row(state, row, reason))?;
         let spec = &self.states[state];
-        if found == spec.version { Ok(value) } else { Err(self.database.other_version(spec, found)) }
+        if found == spec.version { Ok(value) } else { Err(self.backend.other_version(spec, found)) }
     }
 }
 

@@ -1,10 +1,11 @@
-//! Keyed state of one subtask: a write-back cache in front of RocksDB, frozen at barriers.
+//! Keyed state of one subtask: a write-back cache in front of a backend, frozen at barriers.
 //!
 //! Owns every byte of keyed state between two calls of the guest, its local cuts and its restore from them; the sole importer
 //! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed`, `map`, `list`, `timer` (the seam's
 //! methods); of values `cache` and `layer` (memory); of maps and lists `collection` (what they share), `runs`, `run` and
-//! `changes` (memory), `scan`; `timers`; `writer` (the background thread), `rocksdb`, `restore`, `row` (stored rows).
+//! `changes` (memory), `scan`; `timers`; `writer` (the background thread), `backend` (what holds the rows: `rocksdb`), `restore`, `row` (stored rows).
 
+mod backend;
 mod cache;
 mod changes;
 mod collection;

@@ -5,15 +5,14 @@
 
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
-use std::path::Path;
 
 use wasmill_core::id::StateName;
 use wasmill_core::key_group::KeyGroupRange;
 use wasmill_core::timer::TIMERS;
 
 use super::Counts;
+use super::backend::{Backend, add_missing};
 use super::error::Error;
-use super::rocksdb::{Database, Writes, add_missing, is_table};
 use super::{Options, Restore, row};
 
 /// The working database within the subtask's folder.
@@ -23,10 +22,10 @@ const LOCK: &str = "LOCK";
 
 /// What a state begins with.
 pub(super) struct Begun {
-    pub(super) database: Database,
+    pub(super) backend: Backend,
     /// Counts of the declared states by index, then of those beside them.
     pub(super) counts: Counts,
-    /// Held for as long as the database is open.
+    /// Held for as long as the backend is open.
     pub(super) lock: File,
 }
 
@@ -43,16 +42,15 @@ pub(super) fn begin(options: &Options, restore: Restore) -> Result<Begun, Error>
     let mut families = declared(options)?;
     families.push(TIMERS.to_owned());
     let mut counts = Counts::new(options.states.iter().map(|state| state.name.clone()), options.range);
-    let open = |families: &[String]| Database::open(&dir, families, &options.shared, &options.place);
-    let database = match restore {
+    let open = |families: &[String]| Backend::open(&dir, families, &options.shared, &options.place);
+    let backend = match restore {
         Restore::Empty => open(&families)?,
         Restore::Same { dir: cut, counts: taken } => {
-            link(&cut, &dir, &options.place)?;
             counts.merge(&taken.restrict(options.range));
-            open(&families)?
+            Backend::open_cut(&cut, &dir, &families, &options.shared, &options.place)?
         }
         Restore::Rows { dirs, counts: taken } => {
-            let (database, copied) = copy(options, &dirs, families, open)?;
+            let (backend, copied) = copy(options, &dirs, families, open)?;
             counts.merge(&copied);
             let promised = taken.restrict(options.range);
             if copied.total() != promised.total() {
@@ -63,10 +61,10 @@ pub(super) fn begin(options: &Options, restore: Restore) -> Result<Begun, Error>
                     "the rows restored are not as many as the manifest says: the rows count"
                 );
             }
-            database
+            backend
         }
     };
-    Ok(Begun { database, counts, lock })
+    Ok(Begun { backend, counts, lock })
 }
 
 fn lock(options: &Options) -> Result<File, Error> {
@@ -93,50 +91,35 @@ fn declared(options: &Options) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// Links a local cut's table files and copies the others, which RocksDB changes.
-fn link(from: &Path, to: &Path, place: &str) -> Result<(), Error> {
-    for entry in std::fs::read_dir(from).map_err(|error| Error::file(place, "list", from, &error))? {
-        let entry = entry.map_err(|error| Error::file(place, "list", from, &error))?;
-        let name = entry.file_name();
-        let (source, target) = (entry.path(), to.join(&name));
-        // Across file systems there are no links.
-        let linked = is_table(&name.to_string_lossy()) && std::fs::hard_link(&source, &target).is_ok();
-        if !linked {
-            std::fs::copy(&source, &target).map_err(|error| Error::file(place, "copy", &source, &error))?;
-        }
-    }
-    Ok(())
-}
-
 /// Copies the rows of the subtask's groups from `dirs`, of states that are declared and of those that are not.
 fn copy(
     options: &Options,
     dirs: &[std::path::PathBuf],
     mut families: Vec<String>,
-    open: impl Fn(&[String]) -> Result<Database, Error>,
-) -> Result<(Database, Counts), Error> {
+    open: impl Fn(&[String]) -> Result<Backend, Error>,
+) -> Result<(Backend, Counts), Error> {
     let sources = dirs
         .iter()
-        .map(|dir| Database::open_read_only(dir, &options.shared, &options.place))
+        .map(|dir| Backend::open_read_only(dir, &options.shared, &options.place))
         .collect::<Result<Vec<_>, _>>()?;
     for source in &sources {
         add_missing(&mut families, source.families());
     }
-    let database = open(&families)?;
+    let backend = open(&families)?;
     let mut counts = Counts::default();
-    let mut writes = Writes::new(&database);
+    let mut writes = backend.writes();
     for source in &sources {
         for (from, family) in source.families().iter().enumerate() {
-            let Some(to) = database.families().iter().position(|name| name == family) else { continue };
+            let Some(to) = backend.families().iter().position(|name| name == family) else { continue };
             copy_family(source, from, options.range, family, &mut counts, |key, value| writes.put(to, key, value))?;
         }
     }
     writes.finish()?;
-    Ok((database, counts))
+    Ok((backend, counts))
 }
 
 fn copy_family(
-    source: &Database,
+    source: &Backend,
     from: usize,
     range: KeyGroupRange,
     family: &str,

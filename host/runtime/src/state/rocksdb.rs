@@ -1,35 +1,24 @@
-//! RocksDB: options, reads, writes, the local cut.
+//! The backend on local disk, RocksDB: options, reads, writes, the local cut.
 //!
-//! Owns every call of the library, and how a state becomes a column family. Does not own which thread calls, nor what a
+//! Owns every call of the library, and which files a cut has. Does not own what the rows are, which thread calls, nor what a
 //! restore copies.
-
-mod collection;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use ::rocksdb::checkpoint::Checkpoint;
 use ::rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, FlushOptions, IteratorMode,
-    Options, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIteratorWithThreadMode,
+    FlushOptions, Options, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions,
 };
 use wasmill_core::key_group::KeyGroupRange;
 
+use super::LocalFile;
+use super::backend::{Span, Stored, add_missing};
 use super::error::Error;
-use super::layer::Layer;
-use super::row;
-use super::timers::TimerLayer;
-use super::{LocalFile, StateSpec};
 
-pub(super) use self::collection::Entries;
 /// A value that lies in RocksDB's memory.
 pub(super) use ::rocksdb::DBPinnableSlice as Pinned;
-
-/// Schema version of a timer's row.
-const TIMER_VERSION: u32 = 1;
-
-/// Bytes after which a batch of writes is handed to RocksDB.
-const BATCH_BYTES: usize = 1 << 20;
 
 /// Memory that all subtasks' RocksDBs of a process share: blocks read, indexes, filters and memtables.
 ///
@@ -90,15 +79,40 @@ impl Database {
         Ok(Self { db, families, place: place.to_owned(), dir: dir.to_owned() })
     }
 
+    /// Links a local cut's table files into `to` and copies the others, which RocksDB changes.
+    pub(super) fn link(from: &Path, to: &Path, place: &str) -> Result<(), Error> {
+        for entry in std::fs::read_dir(from).map_err(|error| Error::file(place, "list", from, &error))? {
+            let entry = entry.map_err(|error| Error::file(place, "list", from, &error))?;
+            let name = entry.file_name();
+            let (source, target) = (entry.path(), to.join(&name));
+            // Across file systems there are no links.
+            let linked = is_table(&name.to_string_lossy()) && std::fs::hard_link(&source, &target).is_ok();
+            if !linked {
+                std::fs::copy(&source, &target).map_err(|error| Error::file(place, "copy", &source, &error))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The column families, by index.
     pub(super) fn families(&self) -> &[String] {
         &self.families
     }
 
-    /// The values of `rows` (keys end to end, with the end of each) of a state, in order.
-    pub(super) fn get_many(&self, state: usize, rows: &Rows) -> Result<Vec<Option<Pinned<'_>>>, Error> {
-        let found = self.db.batched_multi_get_cf(self.family(state)?, rows.iter(), false);
-        found.into_iter().map(|value| value.map_err(|error| self.storage("read", &error))).collect()
+    /// The subtask and the folder, for errors.
+    pub(super) fn place(&self) -> (&str, &Path) {
+        (&self.place, &self.dir)
+    }
+
+    /// The values of `rows` of a state, in order.
+    pub(super) fn get_many<'a>(
+        &self,
+        state: usize,
+        rows: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Vec<Option<Stored<'_>>>, Error> {
+        let found = self.db.batched_multi_get_cf(self.family(state)?, rows, false).into_iter();
+        let read = found.map(|value| value.map_err(|error| self.storage("read", &error)));
+        read.map(|value| Ok(value?.map(Stored::RocksDb))).collect()
     }
 
     /// The value of one row of a state.
@@ -106,61 +120,27 @@ impl Database {
         self.db.get_pinned_cf(self.family(state)?, row).map_err(|error| self.storage("read", &error))
     }
 
-    /// Writes a layer's entries, in the order of their rows.
-    pub(super) fn write_layer(&self, layer: &Layer, versions: &[u32]) -> Result<(), Error> {
-        let mut writes = Writes::new(self);
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        for entry in layer.sorted() {
-            let state = usize::from(entry.key.state);
-            key.clear();
-            row::encode_key(entry.group, entry.key.bytes, &mut key);
-            match entry.value {
-                Some(bytes) => {
-                    value.clear();
-                    row::encode_value(versions[state], bytes, &mut value);
-                    writes.put(state, &key, &value)?;
-                }
-                None => writes.delete(state, &key)?,
-            }
-        }
-        writes.finish()
-    }
-
-    /// Writes a layer of timers, which is in the order of their rows.
-    pub(super) fn write_timers(&self, family: usize, layer: &TimerLayer) -> Result<(), Error> {
-        let mut writes = Writes::new(self);
-        let mut value = Vec::new();
-        row::encode_value(TIMER_VERSION, &[], &mut value);
-        for (row, set) in layer {
-            if *set { writes.put(family, row, &value)? } else { writes.delete(family, row)? }
-        }
-        writes.finish()
-    }
-
-    /// Whether a state has a row.
-    pub(super) fn has(&self, state: usize, row: &[u8]) -> Result<bool, Error> {
-        Ok(self.get(state, row)?.is_some())
-    }
-
-    /// Calls `each` with the rows of a state from `lower` up to but without `upper`, in order, until it answers false.
-    pub(super) fn rows(
-        &self,
-        state: usize,
-        (lower, upper): (&[u8], &[u8]),
-        each: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Result<(), Error> {
+    /// The rows of a state within `span`.
+    pub(super) fn cursor(&self, state: usize, span: &Span<'_>) -> Result<Cursor<'_>, Error> {
         let mut options = ReadOptions::default();
-        options.set_iterate_lower_bound(lower);
-        options.set_iterate_upper_bound(upper);
+        options.fill_cache(span.again);
+        options.set_iterate_lower_bound(span.lower);
+        options.set_iterate_upper_bound(span.upper);
         let mut rows = self.db.raw_iterator_cf_opt(self.family(state)?, options);
-        rows.seek_to_first();
-        while let Some(row) = rows.key() {
-            if !each(row) {
-                return Ok(());
-            }
-            rows.next();
+        if span.reverse {
+            rows.seek_to_last();
+        } else {
+            rows.seek_to_first();
         }
-        rows.status().map_err(|error| self.storage("read", &error))
+        Ok(Cursor { database: self, rows, reverse: span.reverse })
+    }
+
+    /// Writes to be sent together, without RocksDB's log.
+    pub(super) fn batch(&self) -> Batch<'_> {
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        options.set_memtable_insert_hint_per_batch(true);
+        Batch { database: self, batch: WriteBatch::default(), options }
     }
 
     /// Writes every memtable to files.
@@ -173,13 +153,22 @@ impl Database {
     }
 
     /// Takes the local cut: hard links to all files, in `dir`, which must not exist.
-    pub(super) fn cut(&self, dir: &Path) -> Result<(), Error> {
+    pub(super) fn cut(&self, dir: &Path, shared: &SharedMemory) -> Result<Vec<LocalFile>, Error> {
+        let mut bounds = self.file_bounds()?;
         let take = || Checkpoint::new(&self.db)?.create_checkpoint(dir);
-        take().map_err(|error| storage(&self.place, "take a local cut", dir, &error))
+        take().map_err(|error| storage(&self.place, "take a local cut", dir, &error))?;
+        bounds.extend(self.file_bounds()?);
+        let files = list_files(dir, &bounds, &self.place)?;
+        if files.iter().all(|file| file.key_groups.is_some() || !is_table(&file.name)) {
+            return Ok(files);
+        }
+        // A file that compaction made and replaced around the cut: only the cut itself knows it.
+        let bounds = Self::open_read_only(dir, shared, &self.place)?.file_bounds()?;
+        list_files(dir, &bounds, &self.place)
     }
 
     /// The key groups of each live table file, by its name; of a file without keys an empty range.
-    pub(super) fn file_bounds(&self) -> Result<HashMap<String, KeyGroupRange>, Error> {
+    fn file_bounds(&self) -> Result<HashMap<String, KeyGroupRange>, Error> {
         let files = self.db.live_files().map_err(|error| self.storage("list its files", &error))?;
         Ok(files
             .into_iter()
@@ -188,38 +177,6 @@ impl Database {
                 (file.name.trim_start_matches('/').to_owned(), bounds)
             })
             .collect())
-    }
-
-    /// Calls `each` with key and value of the rows of a state within `range`, in order.
-    pub(super) fn scan(
-        &self,
-        state: usize,
-        range: KeyGroupRange,
-        mut each: impl FnMut(&[u8], &[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let mut options = ReadOptions::default();
-        options.fill_cache(false);
-        options.set_verify_checksums(true);
-        options.set_iterate_lower_bound(range.start.to_be_bytes());
-        options.set_iterate_upper_bound(range.end.to_be_bytes());
-        for row in self.db.iterator_cf_opt(self.family(state)?, options, IteratorMode::Start) {
-            let (key, value) = row.map_err(|error| self.storage("read", &error))?;
-            each(&key, &value)?;
-        }
-        Ok(())
-    }
-
-    /// A row of `state` that this build cannot read.
-    pub(super) fn bad_row(&self, state: usize, row: &[u8], reason: row::RowError) -> Error {
-        let head = row.iter().take(40).map(|byte| format!("{byte:02x}")).collect();
-        let state = self.families.get(state).cloned().unwrap_or_default();
-        Error::Row { place: self.place.clone(), state, row: head, dir: self.dir.clone(), reason }
-    }
-
-    /// A row of another schema version than the component's.
-    pub(super) fn other_version(&self, spec: &StateSpec, found: u32) -> Error {
-        let StateSpec { name, version, .. } = spec;
-        Error::Version { place: self.place.clone(), state: name.clone(), found, declared: *version }
     }
 
     fn family(&self, state: usize) -> Result<&ColumnFamily, Error> {
@@ -241,84 +198,62 @@ impl Drop for Database {
     }
 }
 
-/// Row keys end to end.
-#[derive(Debug, Default)]
-pub(super) struct Rows {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
+/// A cursor over rows.
+pub(super) struct Cursor<'a> {
+    database: &'a Database,
+    rows: DBRawIteratorWithThreadMode<'a, DB>,
+    reverse: bool,
 }
 
-impl Rows {
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
+impl Cursor<'_> {
+    pub(super) fn item(&self) -> Option<(&[u8], &[u8])> {
+        self.rows.item()
     }
 
-    pub(super) fn push_with(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
-        encode(&mut self.bytes);
-        self.ends.push(self.bytes.len());
+    pub(super) fn next(&mut self) {
+        if self.reverse {
+            self.rows.prev();
+        } else {
+            self.rows.next();
+        }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.rows.status().map_err(|error| self.database.storage("read", &error))
     }
 }
 
-/// Writes that go to RocksDB in batches, without its log.
-pub(super) struct Writes<'a> {
+/// Writes to be sent together.
+pub(super) struct Batch<'a> {
     database: &'a Database,
     batch: WriteBatch,
-    bytes: usize,
     options: WriteOptions,
 }
 
-impl<'a> Writes<'a> {
-    pub(super) fn new(database: &'a Database) -> Self {
-        let mut options = WriteOptions::default();
-        options.disable_wal(true);
-        options.set_memtable_insert_hint_per_batch(true);
-        Self { database, batch: WriteBatch::default(), bytes: 0, options }
-    }
-
+impl Batch<'_> {
     pub(super) fn put(&mut self, state: usize, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.batch.put_cf(self.database.family(state)?, key, value);
-        self.added(key.len() + value.len())
+        Ok(())
     }
 
     pub(super) fn delete(&mut self, state: usize, key: &[u8]) -> Result<(), Error> {
         self.batch.delete_cf(self.database.family(state)?, key);
-        self.added(key.len())
+        Ok(())
     }
 
-    /// Deletes all rows from `from` up to `to`, that one not included.
-    fn delete_range(&mut self, state: usize, from: &[u8], to: &[u8]) -> Result<(), Error> {
+    pub(super) fn delete_range(&mut self, state: usize, from: &[u8], to: &[u8]) -> Result<(), Error> {
         self.batch.delete_range_cf(self.database.family(state)?, from, to);
-        self.added(from.len() + to.len())
+        Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<(), Error> {
-        self.send()
-    }
-
-    fn added(&mut self, bytes: usize) -> Result<(), Error> {
-        self.bytes += bytes;
-        if self.bytes >= BATCH_BYTES { self.send() } else { Ok(()) }
-    }
-
-    fn send(&mut self) -> Result<(), Error> {
-        self.bytes = 0;
+    pub(super) fn send(&mut self) -> Result<(), Error> {
         let batch = std::mem::take(&mut self.batch);
         self.database.db.write_opt(batch, &self.options).map_err(|error| self.database.storage("write", &error))
     }
 }
 
 /// Files of a local cut with their sizes and bounds, by name.
-pub(super) fn list_files(
-    dir: &Path,
-    bounds: &HashMap<String, KeyGroupRange>,
-    place: &str,
-) -> Result<Vec<LocalFile>, Error> {
+fn list_files(dir: &Path, bounds: &HashMap<String, KeyGroupRange>, place: &str) -> Result<Vec<LocalFile>, Error> {
     let failed = |error: std::io::Error| Error::file(place, "list", dir, &error);
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(failed)? {
@@ -337,17 +272,8 @@ pub(super) fn list_files(
 }
 
 /// Whether a file of a local cut is a table file: it has bounds and never changes.
-pub(super) fn is_table(name: &str) -> bool {
+fn is_table(name: &str) -> bool {
     name.ends_with(".sst")
-}
-
-/// Appends what `families` does not have yet.
-pub(super) fn add_missing(families: &mut Vec<String>, others: &[String]) {
-    for name in others {
-        if !families.contains(name) {
-            families.push(name.clone());
-        }
-    }
 }
 
 fn families_of(dir: &Path, place: &str) -> Result<Vec<String>, Error> {

@@ -90,10 +90,10 @@ impl KeyedState {
 
 impl TimerRows for RowReader {
     fn has(&self, row: &[u8]) -> Result<bool, Error> {
-        self.database.has(self.states.len(), row)
+        self.backend.has(self.states.len(), row)
     }
 
     fn read(&self, lower: &[u8], upper: &[u8], each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Error> {
-        self.database.rows(self.states.len(), (lower, upper), each)
+        self.backend.rows(self.states.len(), (lower, upper), each)
     }
 }

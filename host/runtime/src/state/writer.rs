@@ -12,10 +12,11 @@ use std::sync::mpsc;
 use parking_lot::{Condvar, Mutex};
 
 use super::Counts;
+use super::backend::Backend;
 use super::changes::Changes;
 use super::error::Error;
 use super::layer::Layer;
-use super::rocksdb::{Database, SharedMemory, is_table, list_files};
+use super::rocksdb::SharedMemory;
 use super::timers::TimerLayer;
 use super::{LocalCut, OnCut};
 use crate::clock::SharedClock;
@@ -40,7 +41,7 @@ pub(super) struct CutJob {
 
 /// What the thread needs to do its work.
 pub(super) struct Tools {
-    pub(super) database: Arc<Database>,
+    pub(super) backend: Arc<Backend>,
     /// The index of the timers' column family.
     pub(super) timers: usize,
     /// Schema version of each state, by index.
@@ -182,12 +183,12 @@ fn work(
     cut: Option<(PathBuf, Counts)>,
 ) -> Result<Option<LocalCut>, Error> {
     let start = tools.clock.monotonic();
-    tools.database.write_layer(layer, &tools.versions)?;
+    tools.backend.write_layer(layer, &tools.versions)?;
     changes.sort();
-    tools.database.write_changes(changes, &tools.versions)?;
-    tools.database.write_timers(tools.timers, timers)?;
+    tools.backend.write_changes(changes, &tools.versions)?;
+    tools.backend.write_timers(tools.timers, timers)?;
     let Some((dir, counts)) = cut else { return Ok(None) };
-    tools.database.flush()?;
+    tools.backend.flush()?;
     let written = tools.clock.monotonic();
     let files = take_cut(tools, &dir).inspect_err(|_| {
         // Whoever looks at the folder must not take half a cut for one; the first error is what matters.
@@ -202,16 +203,7 @@ fn take_cut(tools: &Tools, dir: &std::path::Path) -> Result<Vec<super::LocalFile
     if let Some(parent) = dir.parent() {
         std::fs::create_dir_all(parent).map_err(|error| Error::file(&tools.place, "create", parent, &error))?;
     }
-    let mut bounds = tools.database.file_bounds()?;
-    tools.database.cut(dir)?;
-    bounds.extend(tools.database.file_bounds()?);
-    let files = list_files(dir, &bounds, &tools.place)?;
-    if files.iter().all(|file| file.key_groups.is_some() || !is_table(&file.name)) {
-        return Ok(files);
-    }
-    // A file that compaction made and replaced around the cut: only the cut itself knows it.
-    let bounds = Database::open_read_only(dir, &tools.shared, &tools.place)?.file_bounds()?;
-    list_files(dir, &bounds, &tools.place)
+    tools.backend.cut(dir, &tools.shared)
 }
 
 fn caught<T>(tools: &Tools, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {

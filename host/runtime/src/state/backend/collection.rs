@@ -4,9 +4,7 @@
 
 use std::ops::Bound;
 
-use ::rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
-
-use super::{Database, Writes};
+use super::{Backend, RowCursor, Span, Writes};
 use crate::state::StateSpec;
 use crate::state::changes::{Changes, KeyChanges};
 use crate::state::error::Error;
@@ -27,38 +25,32 @@ pub(in crate::state) struct Entries<'a> {
     pub(in crate::state) spec: &'a StateSpec,
 }
 
-/// A cursor over rows. It sees what was written before it was made.
-pub(in crate::state) struct RowCursor<'a> {
-    database: &'a Database,
-    rows: DBRawIteratorWithThreadMode<'a, DB>,
+/// A cursor over entries. It sees what was written before it was made.
+pub(in crate::state) struct EntryCursor<'a> {
+    backend: &'a Backend,
+    rows: RowCursor<'a>,
     state: usize,
     spec: &'a StateSpec,
-    reverse: bool,
     /// Bytes before the name in a row's key, and before the value in its value.
     name_at: usize,
     value_at: usize,
 }
 
-impl Database {
-    /// The entries of one key that RocksDB has.
-    pub(in crate::state) fn entries<'a>(&'a self, entries: &Entries<'a>) -> Result<RowCursor<'a>, Error> {
+impl Backend {
+    /// The entries of one key that are stored.
+    pub(in crate::state) fn entries<'a>(&'a self, entries: &Entries<'a>) -> Result<EntryCursor<'a>, Error> {
         let Entries { state, head, range, spec } = *entries;
-        let mut rows = self.db.raw_iterator_cf_opt(self.family(state)?, row_bounds(head, range));
-        if range.reverse {
-            rows.seek_to_last();
-        } else {
-            rows.seek_to_first();
-        }
-        let name_at = head.len() + 1;
-        let reverse = range.reverse;
-        let mut cursor = RowCursor { database: self, rows, state, spec, reverse, name_at, value_at: 0 };
+        let (lower, upper) = bounds(head, range);
+        let span = Span { lower: &lower, upper: &upper, reverse: range.reverse, again: true };
+        let rows = self.cursor(state, &span)?;
+        let mut cursor = EntryCursor { backend: self, rows, state, spec, name_at: head.len() + 1, value_at: 0 };
         cursor.read()?;
         Ok(cursor)
     }
 
     /// Writes changes, in the order of their rows.
     pub(in crate::state) fn write_changes(&self, changes: &Changes, versions: &[u32]) -> Result<(), Error> {
-        let mut writes = Writes::new(self);
+        let mut writes = self.writes();
         let (mut row, mut value) = (Vec::new(), Vec::new());
         for key in &changes.keys {
             let state = usize::from(key.state);
@@ -105,63 +97,46 @@ impl Database {
 
     /// Deletes the entries of the key with this head, which earlier changes wrote.
     fn clear(&self, state: usize, head: &[u8], writes: &mut Writes<'_>) -> Result<(), Error> {
-        let mut options = row_bounds(head, Range::ALL);
-        options.fill_cache(false);
-        let mut rows = self.db.raw_iterator_cf_opt(self.family(state)?, options);
-        rows.seek_to_first();
+        let (lower, upper) = bounds(head, Range::ALL);
+        let mut rows = self.cursor(state, &Span { lower: &lower, upper: &upper, reverse: false, again: false })?;
         for _ in 0..DELETED_ONE_BY_ONE {
-            let Some(row) = rows.key() else {
-                return rows.status().map_err(|error| self.storage("read", &error));
-            };
+            let Some((row, _)) = rows.item() else { return rows.check() };
             writes.delete(state, row)?;
             rows.next();
         }
-        if rows.valid() {
-            let (from, to) = bounds(head, Range::ALL);
-            writes.delete_range(state, &from, &to)?;
+        if rows.item().is_some() {
+            writes.delete_range(state, &lower, &upper)?;
         }
-        rows.status().map_err(|error| self.storage("read", &error))
+        rows.check()
     }
 }
 
-impl RowCursor<'_> {
+impl EntryCursor<'_> {
     /// Finds the value in the row where the cursor stands.
     fn read(&mut self) -> Result<(), Error> {
         let Some((key, value)) = self.rows.item() else {
-            return self.rows.status().map_err(|error| self.database.storage("read", &error));
+            return self.rows.check();
         };
         let (found, bytes) =
-            row::decode_value(value).map_err(|reason| self.database.bad_row(self.state, key, reason))?;
+            row::decode_value(value).map_err(|reason| self.backend.bad_row(self.state, key, reason))?;
         if found != self.spec.version {
-            return Err(self.database.other_version(self.spec, found));
+            return Err(self.backend.other_version(self.spec, found));
         }
         self.value_at = value.len() - bytes.len();
         Ok(())
     }
 }
 
-impl Cursor for RowCursor<'_> {
+impl Cursor for EntryCursor<'_> {
     fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
         let (key, value) = self.rows.item()?;
         Some((&key[self.name_at..], Some(&value[self.value_at..])))
     }
 
     fn advance(&mut self) -> Result<(), Error> {
-        if self.reverse {
-            self.rows.prev();
-        } else {
-            self.rows.next();
-        }
+        self.rows.next();
         self.read()
     }
-}
-
-fn row_bounds(head: &[u8], range: Range<'_>) -> ReadOptions {
-    let (from, to) = bounds(head, range);
-    let mut options = ReadOptions::default();
-    options.set_iterate_lower_bound(from);
-    options.set_iterate_upper_bound(to);
-    options
 }
 
 /// The first row of a range of a key's entries, and the first behind it.

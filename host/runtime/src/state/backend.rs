@@ -1,0 +1,332 @@
+//! What holds the rows of a subtask's state below the cache.
+//!
+//! Owns what is asked of every backend, so that nothing above knows which one it has, and how layers become rows. Does not own how
+//! a backend keeps rows ([`super::rocksdb`]), which thread calls, nor what a restore copies.
+//!
+//! Rows lie in column families, one for each state, in the order of their keys' bytes. One thread writes; others read meanwhile.
+
+mod collection;
+
+use std::ops::Deref;
+use std::path::Path;
+
+use wasmill_core::key_group::KeyGroupRange;
+
+pub(super) use self::collection::Entries;
+use super::error::Error;
+use super::layer::Layer;
+use super::rocksdb::{Batch as RocksDbBatch, Cursor as RocksDbCursor, Database, Pinned, SharedMemory};
+use super::timers::TimerLayer;
+use super::{LocalFile, StateSpec, row};
+
+/// Schema version of a timer's row.
+const TIMER_VERSION: u32 = 1;
+
+/// Bytes after which a batch of writes is handed over.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// One subtask's rows.
+pub(super) enum Backend {
+    /// On local disk.
+    RocksDb(Database),
+}
+
+/// The value of a row, where it lies.
+pub(super) enum Stored<'a> {
+    RocksDb(Pinned<'a>),
+}
+
+/// Rows of one column family from `lower` up to but without `upper`.
+pub(super) struct Span<'a> {
+    pub(super) lower: &'a [u8],
+    pub(super) upper: &'a [u8],
+    /// From the last one down.
+    pub(super) reverse: bool,
+    /// Whether they are likely to be read again soon.
+    pub(super) again: bool,
+}
+
+/// Stands on one row after the other of a [`Span`]. It sees what was written before it was made.
+pub(super) enum RowCursor<'a> {
+    RocksDb(RocksDbCursor<'a>),
+}
+
+impl Backend {
+    /// Opens (or makes) the rows in `dir`, with the column families `families` and those that are there.
+    pub(super) fn open(dir: &Path, families: &[String], shared: &SharedMemory, place: &str) -> Result<Self, Error> {
+        Ok(Self::RocksDb(Database::open(dir, families, shared, place)?))
+    }
+
+    /// The same, after the files of the local cut `from` have come into `dir`.
+    pub(super) fn open_cut(
+        from: &Path,
+        dir: &Path,
+        families: &[String],
+        shared: &SharedMemory,
+        place: &str,
+    ) -> Result<Self, Error> {
+        Database::link(from, dir, place)?;
+        Self::open(dir, families, shared, place)
+    }
+
+    /// Opens the local cut in `dir` to be read only.
+    pub(super) fn open_read_only(dir: &Path, shared: &SharedMemory, place: &str) -> Result<Self, Error> {
+        Ok(Self::RocksDb(Database::open_read_only(dir, shared, place)?))
+    }
+
+    /// The column families, by index: the declared states', then those that are there beside them.
+    pub(super) fn families(&self) -> &[String] {
+        match self {
+            Self::RocksDb(database) => database.families(),
+        }
+    }
+
+    /// The values of `rows` of a state, in order.
+    pub(super) fn get_many(&self, state: usize, rows: &Rows) -> Result<Vec<Option<Stored<'_>>>, Error> {
+        match self {
+            Self::RocksDb(database) => database.get_many(state, rows.iter()),
+        }
+    }
+
+    /// The value of one row of a state.
+    pub(super) fn get(&self, state: usize, row: &[u8]) -> Result<Option<Stored<'_>>, Error> {
+        match self {
+            Self::RocksDb(database) => Ok(database.get(state, row)?.map(Stored::RocksDb)),
+        }
+    }
+
+    /// Whether a state has a row.
+    pub(super) fn has(&self, state: usize, row: &[u8]) -> Result<bool, Error> {
+        Ok(self.get(state, row)?.is_some())
+    }
+
+    /// The rows of a state within `span`.
+    pub(super) fn cursor(&self, state: usize, span: &Span<'_>) -> Result<RowCursor<'_>, Error> {
+        match self {
+            Self::RocksDb(database) => Ok(RowCursor::RocksDb(database.cursor(state, span)?)),
+        }
+    }
+
+    /// Calls `each` with the keys of the rows of a state from `lower` up to but without `upper`, in order, until it answers false.
+    pub(super) fn rows(
+        &self,
+        state: usize,
+        (lower, upper): (&[u8], &[u8]),
+        each: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Error> {
+        let mut rows = self.cursor(state, &Span { lower, upper, reverse: false, again: true })?;
+        while let Some((row, _)) = rows.item() {
+            if !each(row) {
+                return Ok(());
+            }
+            rows.next();
+        }
+        rows.check()
+    }
+
+    /// Calls `each` with key and value of the rows of a state within `range`, in order.
+    pub(super) fn scan(
+        &self,
+        state: usize,
+        range: KeyGroupRange,
+        mut each: impl FnMut(&[u8], &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (lower, upper) = (&range.start.to_be_bytes(), &range.end.to_be_bytes());
+        let mut rows = self.cursor(state, &Span { lower, upper, reverse: false, again: false })?;
+        while let Some((key, value)) = rows.item() {
+            each(key, value)?;
+            rows.next();
+        }
+        rows.check()
+    }
+
+    /// Writes a layer's entries, in the order of their rows.
+    pub(super) fn write_layer(&self, layer: &Layer, versions: &[u32]) -> Result<(), Error> {
+        let mut writes = self.writes();
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for entry in layer.sorted() {
+            let state = usize::from(entry.key.state);
+            key.clear();
+            row::encode_key(entry.group, entry.key.bytes, &mut key);
+            match entry.value {
+                Some(bytes) => {
+                    value.clear();
+                    row::encode_value(versions[state], bytes, &mut value);
+                    writes.put(state, &key, &value)?;
+                }
+                None => writes.delete(state, &key)?,
+            }
+        }
+        writes.finish()
+    }
+
+    /// Writes a layer of timers, which is in the order of their rows.
+    pub(super) fn write_timers(&self, family: usize, layer: &TimerLayer) -> Result<(), Error> {
+        let mut writes = self.writes();
+        let mut value = Vec::new();
+        row::encode_value(TIMER_VERSION, &[], &mut value);
+        for (row, set) in layer {
+            if *set { writes.put(family, row, &value)? } else { writes.delete(family, row)? }
+        }
+        writes.finish()
+    }
+
+    /// Writes, to be handed over in batches.
+    pub(super) fn writes(&self) -> Writes<'_> {
+        let batch = match self {
+            Self::RocksDb(database) => Batch::RocksDb(database.batch()),
+        };
+        Writes { batch, bytes: 0 }
+    }
+
+    /// Writes everything to files.
+    pub(super) fn flush(&self) -> Result<(), Error> {
+        match self {
+            Self::RocksDb(database) => database.flush(),
+        }
+    }
+
+    /// Takes the local cut: all files of the last flush, in `dir`, which must not exist.
+    pub(super) fn cut(&self, dir: &Path, shared: &SharedMemory) -> Result<Vec<LocalFile>, Error> {
+        match self {
+            Self::RocksDb(database) => database.cut(dir, shared),
+        }
+    }
+
+    /// A row of `state` that this build cannot read.
+    pub(super) fn bad_row(&self, state: usize, row: &[u8], reason: row::RowError) -> Error {
+        let (place, dir) = self.place();
+        let head = row.iter().take(40).map(|byte| format!("{byte:02x}")).collect();
+        let state = self.families().get(state).cloned().unwrap_or_default();
+        Error::Row { place: place.to_owned(), state, row: head, dir: dir.to_owned(), reason }
+    }
+
+    /// A row of another schema version than the component's.
+    pub(super) fn other_version(&self, spec: &StateSpec, found: u32) -> Error {
+        let StateSpec { name, version, .. } = spec;
+        Error::Version { place: self.place().0.to_owned(), state: name.clone(), found, declared: *version }
+    }
+
+    /// The subtask and the folder, for errors.
+    fn place(&self) -> (&str, &Path) {
+        match self {
+            Self::RocksDb(database) => database.place(),
+        }
+    }
+}
+
+impl Deref for Stored<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::RocksDb(value) => value,
+        }
+    }
+}
+
+impl RowCursor<'_> {
+    /// Key and value of the row where the cursor stands; none at the end.
+    pub(super) fn item(&self) -> Option<(&[u8], &[u8])> {
+        match self {
+            Self::RocksDb(rows) => rows.item(),
+        }
+    }
+
+    /// Goes on to the next row.
+    pub(super) fn next(&mut self) {
+        match self {
+            Self::RocksDb(rows) => rows.next(),
+        }
+    }
+
+    /// To be asked at the end: whether that is for a failure.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match self {
+            Self::RocksDb(rows) => rows.check(),
+        }
+    }
+}
+
+/// Row keys end to end.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Rows {
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    pub(super) fn push_with(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        encode(&mut self.bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+    }
+}
+
+/// Writes that are handed over in batches of about [`BATCH_BYTES`], in order.
+pub(super) struct Writes<'a> {
+    batch: Batch<'a>,
+    bytes: usize,
+}
+
+enum Batch<'a> {
+    RocksDb(RocksDbBatch<'a>),
+}
+
+impl Writes<'_> {
+    pub(super) fn put(&mut self, state: usize, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        match &mut self.batch {
+            Batch::RocksDb(batch) => batch.put(state, key, value)?,
+        }
+        self.added(key.len() + value.len())
+    }
+
+    pub(super) fn delete(&mut self, state: usize, key: &[u8]) -> Result<(), Error> {
+        match &mut self.batch {
+            Batch::RocksDb(batch) => batch.delete(state, key)?,
+        }
+        self.added(key.len())
+    }
+
+    /// Deletes all rows from `from` up to `to`, that one not included.
+    pub(super) fn delete_range(&mut self, state: usize, from: &[u8], to: &[u8]) -> Result<(), Error> {
+        match &mut self.batch {
+            Batch::RocksDb(batch) => batch.delete_range(state, from, to)?,
+        }
+        self.added(from.len() + to.len())
+    }
+
+    pub(super) fn finish(mut self) -> Result<(), Error> {
+        self.send()
+    }
+
+    fn added(&mut self, bytes: usize) -> Result<(), Error> {
+        self.bytes += bytes;
+        if self.bytes >= BATCH_BYTES { self.send() } else { Ok(()) }
+    }
+
+    fn send(&mut self) -> Result<(), Error> {
+        self.bytes = 0;
+        match &mut self.batch {
+            Batch::RocksDb(batch) => batch.send(),
+        }
+    }
+}
+
+/// Appends what `families` does not have yet.
+pub(super) fn add_missing(families: &mut Vec<String>, others: &[String]) {
+    for name in others {
+        if !families.contains(name) {
+            families.push(name.clone());
+        }
+    }
+}
