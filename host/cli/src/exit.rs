@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use serde_json::json;
 use wasmill_core::fault::{Fault, FaultKind};
 
+use crate::show;
+
 /// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -61,7 +63,7 @@ pub fn tell(message: &str, fault: &Fault, as_json: bool) {
         json!({ "error": { "kind": fault.kind.as_str(), "message": message } }).to_string()
     } else {
         let hint = if fault.kind == FaultKind::Internal { " (a bug of wasmill: please report it)" } else { "" };
-        format!("error: {message}{hint}")
+        format!("error: {}{hint}", show::plain(message))
     };
     // Nobody is left to be told of a closed standard error.
     let _ = writeln!(std::io::stderr().lock(), "{line}");

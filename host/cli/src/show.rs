@@ -10,8 +10,14 @@ use crate::exit::Exit;
 /// Writes to standard output. A reader that has gone away has read enough.
 pub fn print(text: &str) -> Exit {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let _ = out.write_all(plain(text).as_bytes()).and_then(|()| out.flush());
     Exit::Done
+}
+
+/// `text` without characters that control a terminal, but for ends of lines and tabs: names come from files of strangers.
+pub fn plain(text: &str) -> String {
+    let controls = |c: char| c.is_control() && c != '\n' && c != '\t';
+    text.chars().map(|c| if controls(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// A count with its thousands apart: `336,776`.
@@ -124,6 +130,11 @@ mod tests {
         assert_eq!([5.0, 162_345.0, 3_100_000.0].map(rate), ["5/s", "162k/s", "3.1M/s"]);
         let seconds = |seconds| duration(Duration::from_secs(seconds));
         assert_eq!([seconds(45), seconds(200), seconds(3_600), seconds(187_200)], ["45s", "3m 20s", "1h", "2d 4h"]);
+    }
+
+    #[test]
+    fn what_is_shown_does_not_control_the_terminal() {
+        assert_eq!(plain("a\tb\n\u{1b}[2J\r\u{7}\u{9b}ü"), "a\tb\n\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}ü");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) const LINE_BYTES: usize = 4 << 10;
 /// Most names of metrics of one component. Further names are dropped, which is told once.
 pub(super) const METRIC_NAMES: usize = 100;
 
-/// Longest name of a metric without its prefix, in bytes; longer names are cut off.
+/// Longest name of a metric without its prefix, in characters, of which each becomes a byte; longer names are cut off.
 const NAME_BYTES: usize = 100;
 
 /// Before the names that guests give, so that they cannot take the host's.
@@ -220,6 +220,7 @@ impl Diagnostics {
     }
 
     fn metric(&mut self, name: &str, kind: Kind) -> Option<&Metric> {
+        let name = name.char_indices().nth(NAME_BYTES).map_or(name, |(end, _)| &name[..end]);
         if !self.metrics.contains_key(name) {
             // As many spellings as names: a guest that keeps inventing spellings of one name is cut off too.
             if self.metrics.len() >= METRIC_NAMES {
@@ -280,6 +281,17 @@ mod tests {
         assert_eq!(taken, METRIC_NAMES);
         assert!(names.takes("n0", Kind::Counter, "d"));
         assert!(!names.takes("n0", Kind::Gauge, "d"));
+    }
+
+    #[test]
+    fn names_that_differ_past_their_longest_are_one() {
+        let engine = Engine::new(crate::guest::EngineOptions::default()).unwrap();
+        let channel = Arc::new(Channel::new(engine, "d".repeat(64)));
+        let mut said = Diagnostics::new(channel, "op", ("op", 0), 100);
+        for name in 0..200 {
+            said.counter_add(&format!("{}{name}", "ü".repeat(NAME_BYTES)), 1);
+        }
+        assert_eq!(said.metrics.keys().map(|name| name.chars().count()).collect::<Vec<_>>(), [NAME_BYTES]);
     }
 
     #[test]

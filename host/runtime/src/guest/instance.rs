@@ -18,8 +18,8 @@ use super::limits::{Limits, Memory, TimeLimit};
 use super::trap::{CallError, Circumstances, classify, is_hosts, shortened};
 use super::{Guest, InstanceOptions, SharedState};
 
-/// Longest message of a guest's own fault, in bytes.
-const FAULT_BYTES: usize = 4 << 10;
+/// Longest message of a guest's own fault, or reason for a rejected record, in bytes; the rest is cut off.
+const MESSAGE_BYTES: usize = 4 << 10;
 
 /// What belongs to an instance and is not in its memory.
 pub(super) struct Data {
@@ -186,9 +186,14 @@ impl Instance {
         shape: &Shape<'_>,
         result: Result<Effects, contract::Fault>,
     ) -> Result<Effects, CallError> {
-        let effects = result.map_err(|fault| self.faulted(call, fault))?;
+        let mut effects = result.map_err(|fault| self.faulted(call, fault))?;
         match self.checker.check(shape, &effects) {
-            Ok(()) => Ok(effects),
+            Ok(()) => {
+                for reason in &mut effects.rejects.reasons {
+                    *reason = shortened(reason, MESSAGE_BYTES);
+                }
+                Ok(effects)
+            }
             Err(cause) => {
                 self.bare.is_dead = true;
                 Err(CallError::Malformed { call, component: self.bare.component(), cause })
@@ -203,7 +208,7 @@ impl Instance {
             call,
             component: self.bare.component(),
             retryable: fault.kind == contract::FaultKind::Retryable,
-            message: shortened(&fault.message, FAULT_BYTES),
+            message: shortened(&fault.message, MESSAGE_BYTES),
         }
     }
 }

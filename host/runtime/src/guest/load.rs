@@ -21,6 +21,7 @@ use super::diagnostics::Channel;
 use super::engine::Engine;
 use super::instance::{Data, Instance};
 use super::parse::{Outline, outline};
+use super::trap::shortened;
 use super::{CallError, Guest, GuestFactory, InstanceOptions, SharedState, describe, imports};
 use crate::spawn;
 
@@ -164,7 +165,9 @@ impl From<Error> for Fault {
 
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
-    let mut list = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    const NAME_BYTES: usize = 100;
+    let shown = |name: &String| format!("`{}`", shortened(name, NAME_BYTES));
+    let mut list = names.iter().take(SHOWN).map(shown).collect::<Vec<_>>().join(", ");
     if names.len() > SHOWN {
         list.push_str(&format!(" and {} more", names.len() - SHOWN));
     }
@@ -264,7 +267,7 @@ impl Engine {
         if let Some(compiled) = self.cache().and_then(|cache| cache.load(self.wasmtime(), digest)) {
             return Ok(compiled);
         }
-        let invalid = |cause: String| Error::Invalid(super::trap::shortened(&cause, 1000));
+        let invalid = |cause: String| Error::Invalid(shortened(&cause, 1000));
         let compiled = spawn::guarded("wasmtime's compiler", || Compiled::from_binary(self.wasmtime(), component))
             .map_err(|fault| invalid(fault.message))?
             .map_err(|error| invalid(format!("{error:#}")))?;
@@ -297,7 +300,7 @@ fn componentise(module: &Outline, bytes: &[u8]) -> Result<Bytes, Error> {
     if let [_, _, ..] = &module.packages[..] {
         return Err(Error::Packages { packages: module.packages.clone() });
     }
-    let failed = |cause: String| Error::Componentise(super::trap::shortened(&cause, 1000));
+    let failed = |cause: String| Error::Componentise(shortened(&cause, 1000));
     let encode =
         || wit_component::ComponentEncoder::default().validate(true).module(bytes).and_then(|encoder| encoder.encode());
     let encoded = spawn::guarded("wit-component", encode).map_err(|fault| failed(fault.message))?;
@@ -306,8 +309,7 @@ fn componentise(module: &Outline, bytes: &[u8]) -> Result<Bytes, Error> {
 
 /// Checks the types of imports and exports against the contract's.
 fn linked(engine: &Engine, compiled: &Compiled) -> Result<OperatorPre<Data>, Error> {
-    let mismatch =
-        |error: wasmtime::Error| Error::Mismatch { cause: super::trap::shortened(&format!("{error:#}"), 1000) };
+    let mismatch = |error: wasmtime::Error| Error::Mismatch { cause: shortened(&format!("{error:#}"), 1000) };
     let mut linker = Linker::new(engine.wasmtime());
     imports::add_to(&mut linker).map_err(|error| Error::Engine(format!("{error:#}")))?;
     linker.instantiate_pre(compiled).and_then(OperatorPre::new).map_err(mismatch)

@@ -41,6 +41,9 @@ pub use self::load::{Component, Error, Import};
 pub use self::trap::{CallError, Crash};
 use crate::state::{Page, Range};
 
+/// Bytes of values that one import answers with at most.
+const ANSWER_BYTES: usize = 64 << 20;
+
 /// Makes the instances of one operator: a component's, or in a bench the same operator compiled into the host.
 pub trait GuestFactory: Send + Sync {
     /// What the operator declares.
@@ -132,6 +135,7 @@ pub trait StateAccess: Send {
         let mut values = record::OptionalColumn::default();
         for &origin in origins {
             values.push(self.value_get(state, origin)?.as_deref());
+            check_answer(&values)?;
         }
         Ok(values)
     }
@@ -168,6 +172,7 @@ pub trait StateAccess: Send {
         let mut values = record::OptionalColumn::default();
         for &(origin, name) in wanted {
             values.push(self.map_get(state, origin, name)?.as_deref());
+            check_answer(&values)?;
         }
         Ok(values)
     }
@@ -215,6 +220,17 @@ pub trait StateAccess: Send {
     /// # Errors
     /// A mark that was not given in this call, or that was rolled back before.
     fn rollback(&mut self, mark: u32) -> Result<(), StateError>;
+}
+
+/// Whether an import may answer with so many values: a guest may ask for one value a million times.
+pub(crate) fn check_answer(values: &record::OptionalColumn) -> Result<(), StateError> {
+    if values.values().bytes().len() <= ANSWER_BYTES {
+        return Ok(());
+    }
+    Err(StateError::Misuse(format!(
+        "the values asked for have more than {} MiB: ask for fewer at once",
+        ANSWER_BYTES >> 20
+    )))
 }
 
 /// Why a state import failed; it ends the call.

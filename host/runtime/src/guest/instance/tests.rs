@@ -154,6 +154,13 @@ fn a_fault_of_the_guests_own_keeps_its_kind_and_words() {
 }
 
 #[test]
+fn a_reason_for_a_reject_is_short_and_for_people() {
+    let effects = process(start(&loaded(), Limits::default()).as_mut(), &batch(&[b"j"])).unwrap();
+    let [reason] = &effects.rejects.reasons[..] else { panic!("{:?}", effects.rejects) };
+    assert!(reason.chars().filter(|c| *c == '\u{fffd}').count() == 4096 && reason.ends_with('…'), "{reason}");
+}
+
+#[test]
 fn results_that_point_outside_memory_or_pass_the_limit_do_not_reach_the_host() {
     let error = failure(b"o", Limits { result_bytes: 64 << 10, ..Limits::default() });
     assert!(matches!(error, CallError::ResultLimit { limit: 65536, .. }), "{error}");

@@ -131,6 +131,17 @@ fn a_core_module_that_imports_the_outside_is_refused_by_name() {
 }
 
 #[test]
+fn a_name_that_is_long_or_controls_the_terminal_is_not_shown_as_it_is() {
+    for name in ["\\1b[2J".to_owned(), "x".repeat(90_000)] {
+        let import = format!("(import \"{name}\" \"f\" (func))");
+        let text = include_str!("../tests/guest.wat").replace("DESCRIPTOR", "0").replace("DATA", "");
+        let text = text.replacen("(module $fixture", &format!("(module $fixture {import}"), 1);
+        let error = refusal(&embedded(wat::parse_str(text).unwrap(), WIT)).to_string();
+        assert!(error.contains("is not granted") && error.len() < 400 && !error.contains('\u{1b}'), "{error}");
+    }
+}
+
+#[test]
 fn a_describe_that_traps_is_a_load_error() {
     let text = include_str!("../tests/guest.wat").replace("(i32.const DESCRIPTOR)", "unreachable").replace("DATA", "");
     let error = refusal(&embedded(wat::parse_str(text).unwrap(), WIT));

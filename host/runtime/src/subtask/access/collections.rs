@@ -9,11 +9,8 @@ use wasmill_core::record::{Column, OptionalColumn};
 
 use super::overlay::{MapWrites, Place};
 use super::{CallState, failed};
-use crate::guest::StateError;
+use crate::guest::{StateError, check_answer};
 use crate::state::{Error, KeyedState, PAGE_BYTES, PAGE_ENTRIES, Page, Range};
-
-/// Bytes that one import answers with at most.
-const ANSWER_BYTES: usize = 64 << 20;
 
 impl CallState {
     /// The entry that the call itself wrote or removed; `None`: the state must be asked.
@@ -61,12 +58,7 @@ impl CallState {
                     found.push(keyed.map_get(index, key, hash, name).map_err(failed)?);
                 }
             }
-            if found.values().bytes().len() > ANSWER_BYTES {
-                return Err(StateError::Misuse(format!(
-                    "the values asked for have more than {} MiB: ask for fewer at once",
-                    ANSWER_BYTES >> 20
-                )));
-            }
+            check_answer(&found)?;
         }
         Ok(found)
     }

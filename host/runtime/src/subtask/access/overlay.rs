@@ -130,8 +130,9 @@ impl Overlay {
     }
 
     pub(super) fn append(&mut self, place: Place, values: &mut dyn Iterator<Item = &[u8]>) -> Result<(), StateError> {
+        let bytes = self.charge(0)?;
         let before = self.lists.get(&place).map_or(0, |list| list.appended.len());
-        self.wrote(Undo::Appended { place, before }, 0);
+        self.wrote(Undo::Appended { place, before }, bytes);
         for value in values {
             let bytes = self.charge(value.len())?;
             if let Some(step) = self.undo.last_mut() {

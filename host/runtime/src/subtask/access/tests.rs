@@ -45,6 +45,25 @@ fn lazy_writes_are_bounded_and_the_setting_is_named() {
 }
 
 #[test]
+fn writes_of_nothing_are_bounded_too() {
+    let mut call = call();
+    call.limit_writes(100);
+    assert_eq!(call.list_append(0, 0, &mut std::iter::empty()), Ok(()));
+    assert!(matches!(call.list_append(0, 0, &mut std::iter::empty()), Err(StateError::Misuse(_))));
+    call.rollback(0).unwrap();
+    assert_eq!(call.map_clear(0, 0), Ok(()));
+}
+
+#[test]
+fn a_value_that_is_asked_for_a_million_times_is_no_answer_without_end() {
+    let mut call = call();
+    call.value_set(0, 0, vec![1; 1 << 20]).unwrap();
+    assert_eq!(call.value_get_many(0, &[0; 64]).map(|values| values.len()), Ok(64));
+    let Err(StateError::Misuse(message)) = call.value_get_many(0, &[0; 65]) else { panic!("it was let through") };
+    assert!(message.contains("more than 64 MiB: ask for fewer"), "{message}");
+}
+
+#[test]
 fn an_origin_outside_the_call_is_the_guests_fault() {
     assert!(matches!(call().value_get(0, 2), Err(StateError::Misuse(_))));
     assert!(matches!(call().value_set(0, u32::MAX, Vec::new()), Err(StateError::Misuse(_))));
