@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 KILLS ?= 30
 ENV := . scripts/env;
 
-.PHONY: help setup build guests lint test demo kill-test bench-count clean
+.PHONY: help setup build guests lint test demo kill-test test-hostile bench-count clean
 
 help: ## Show this list
 	@printf 'wasmill: stateful stream operators as WebAssembly components\n\n'
@@ -49,6 +49,9 @@ demo: ## Fetch 336,776 flights, stream them, kill the job half-way, compare
 
 kill-test: build guests ## Kill a running job KILLS=30 times at parallelism 1, 2 and 4 and compare its output
 	@$(ENV) WASMILL_KILLS=$(KILLS) cargo test "$${wasmill_packages[@]}" --test kill -- --nocapture
+
+test-hostile: build guests ## Run components that do harm on purpose, each in a process of its own, and tell what became of each
+	@$(ENV) cargo test "$${wasmill_packages[@]}" --test hostile -- --nocapture
 
 bench-count: build guests ## Measure a keyed count: nanoseconds a record, in WebAssembly and native
 	@$(ENV) "$$CARGO_TARGET_DIR/release/bench-count"
