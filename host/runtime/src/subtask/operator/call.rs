@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use wasmill_core::fault::Fault;
 use wasmill_core::time::Timestamp;
+use wasmill_core::timer::Domain;
 
 use super::failure::Failure;
 use super::fire::Advance;
@@ -63,10 +64,23 @@ impl OperatorSubtask {
         watermarks.into_iter().try_for_each(|watermark| self.pass(watermark))
     }
 
+    /// Fires and sends on what the watermarks before the batch's first record ask for.
+    pub(super) fn lead(&mut self) -> Result<(), Fault> {
+        let watermarks = self.batcher.lead();
+        watermarks.into_iter().try_for_each(|watermark| self.pass(watermark))
+    }
+
+    /// After how many of the batch's records a timer falls due that is known by now; `None`: within the batch none does.
+    pub(super) fn due_within(&self) -> Option<usize> {
+        let within = |after: u32| 0 < after && (after as usize) < self.batcher.len();
+        let mut advances = self.batcher.advances().iter().filter(|(after, _)| within(*after));
+        let due = advances.find(|(_, watermark)| self.is_due(Domain::Event, *watermark));
+        due.map(|(after, _)| *after as usize)
+    }
+
     /// Makes one call with what is in the batch, after what the watermarks before its first record ask for.
     pub(super) fn attempt(&mut self) -> Result<Outcome, Fault> {
-        let watermarks = self.batcher.lead();
-        watermarks.into_iter().try_for_each(|watermark| self.pass(watermark))?;
+        self.lead()?;
         let watermark = self.batcher.finish();
         let answer = self.guest_call(watermark);
         let shared = Arc::clone(&self.call);

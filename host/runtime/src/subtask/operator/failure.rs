@@ -57,7 +57,8 @@ impl OperatorSubtask {
         Ok(())
     }
 
-    /// Calls the guest with a piece; one without records has its watermarks sent on.
+    /// Calls the guest with a piece; one without records has its watermarks sent on. A piece ends where a timer falls due that an
+    /// earlier one has set: when the records were gathered, it was not there.
     fn piece(
         &mut self,
         gathered: &Gathered,
@@ -69,6 +70,10 @@ impl OperatorSubtask {
         if self.batcher.is_empty() {
             self.trail()?;
             return Ok(Outcome::Applied(0));
+        }
+        self.lead()?;
+        if let Some(at) = self.due_within() {
+            return Ok(Outcome::Split(at));
         }
         if failed {
             self.context.meter.rerun();

@@ -62,6 +62,13 @@ fn a_record_may_set_a_timer_that_is_due_before_the_next_record() {
 }
 
 #[test]
+fn a_timer_set_before_a_batch_was_split_fires_before_the_later_records_that_follow_its_time() {
+    let out = run(&["a:set 50 0", "b:set 5 0", "@5", "c:x", "@40", "b:x", "@50", "a:x", "@60"]);
+    let expected = ["b!5@5", "@5", "c=1@5", "@40", "b=2@40", "a!50@50", "@50", "a=2@50", "@60"];
+    assert_eq!(out[2..], expected);
+}
+
+#[test]
 fn each_keys_timers_fire_in_their_order() {
     let out = run(&["a:set 3 0,set 1 0,set 2 9,set 2 1", "b:set 2 0", "@9"]);
     let of = |key: &str| {
