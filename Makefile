@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 KILLS ?= 30
 ENV := . scripts/env;
 
-.PHONY: help setup build guests lint test demo kill-test test-hostile bench-count clean
+.PHONY: help setup build guests lint test demo example kill-test test-hostile bench-count clean
 
 help: ## Show this list
 	@printf 'wasmill: stateful stream operators as WebAssembly components\n\n'
@@ -46,6 +46,16 @@ demo: ## Fetch 336,776 flights, stream them, kill the job half-way, compare
 	@$(MAKE) build guests
 	@examples/flights/fetch.py
 	@$(ENV) examples/flights/demo.py --wasmill "$$CARGO_TARGET_DIR/release/wasmill"
+
+example: build guests ## Run an example and show what comes out: make example NAME=sessions
+	@$(ENV) folder=examples/$(NAME); \
+	[ -n "$(NAME)" ] && [ -d $$folder/expected ] || fail "there is no example '$(NAME)'" "examples: $$(cd examples && echo */expected | sed 's,/expected,,g')"; \
+	rm -rf $$folder/run; \
+	"$$CARGO_TARGET_DIR/release/wasmill" run $$folder/pipeline.toml; \
+	for expected in $$folder/expected/*.jsonl; do \
+	  sink=$$folder/run/$$(basename $$expected .jsonl); say $$sink; \
+	  if [ -d $$sink ]; then find $$sink -type f -not -path '*/.*' | sort | xargs cat; fi; \
+	done
 
 kill-test: build guests ## Kill a running job KILLS=30 times at parallelism 1, 2 and 4 and compare its output
 	@$(ENV) WASMILL_KILLS=$(KILLS) cargo test "$${wasmill_packages[@]}" --test kill -- --nocapture

@@ -165,6 +165,19 @@ impl Running {
         held
     }
 
+    /// Waits until it has written `text` to standard error so many times or has ended; says whether it has.
+    ///
+    /// # Panics
+    /// Where neither comes in time.
+    pub fn wait_for_log(&mut self, text: &str, times: usize) -> bool {
+        let mut held = false;
+        poll("a line of the log", || {
+            held = self.stderr().matches(text).count() >= times;
+            held || self.has_ended()
+        });
+        held
+    }
+
     /// Kills it as `kill -9` does and waits until it is gone; says whether it was still running.
     ///
     /// # Panics
