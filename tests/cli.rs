@@ -93,6 +93,32 @@ fn a_checked_pipeline_shows_its_plan_and_leaves_no_checkpoint() {
 }
 
 #[test]
+fn an_import_that_was_not_granted_is_named_with_the_components_place() {
+    let job = Job::new(&flights().with("per_aircraft.wasm", "clock.wasm"));
+    let component = r#"(component (import "wasi:clocks/wall-clock@0.2.3" (instance)))"#;
+    let file = job.folder().join("clock.wasm");
+    std::fs::write(&file, wat::parse_str(component).expect("the text is right")).expect("it can be written");
+    for command in ["run", "check"] {
+        let finished = job.command(&[command], &[]).expect_code(2);
+        let error = error_of(&finished, &job);
+        assert!(error.contains("error: pipeline.toml:"), "{error}");
+        let expected = "it imports `wasi:clocks/wall-clock@0.2.3`, which is not granted";
+        assert!(error.contains(expected) && error.contains("grants = [\"clock\"]"), "{error}");
+    }
+}
+
+#[test]
+fn a_checked_pipeline_shows_what_its_operators_are_granted() {
+    let granted = "input = { from = \"flights\"";
+    let job = Job::new(&flights().with(granted, &format!("grants = [\"random\", \"clock\"]\n{granted}")));
+    let finished = job.command(&["check"], &[]).expect_code(0);
+    assert!(finished.stdout.contains("granted clock, random"), "{}", finished.stdout);
+    let plan = json(&job.command(&["check"], &["--json"]).expect_code(0).stdout);
+    assert_eq!(plan["nodes"][1]["component"]["grants"], serde_json::json!(["clock", "random"]));
+    assert_eq!(plan["nodes"][1]["component"]["denied"], serde_json::json!([]));
+}
+
+#[test]
 fn a_component_tells_what_it_declares() {
     let component = Harness::get().guest("per_aircraft");
     let inspect = |arguments: &[&str]| {

@@ -9,6 +9,7 @@ use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::graph::{Edge, Exchange, Node};
 use wasmill_runtime::clock::SystemClock;
 use wasmill_runtime::config::Pipeline;
+use wasmill_runtime::guest::Component;
 use wasmill_runtime::job::{self, Prepared};
 
 use crate::exit::Exit;
@@ -34,7 +35,7 @@ fn check_store(pipeline: &Pipeline) -> Result<(), Fault> {
 }
 
 fn plan(pipeline: &Pipeline, prepared: &Prepared) -> Value {
-    let nodes: Vec<Value> = pipeline.graph.nodes().iter().map(|node| plan_of(node, prepared)).collect();
+    let nodes: Vec<Value> = pipeline.graph.nodes().iter().map(|node| plan_of(node, pipeline, prepared)).collect();
     json!({
         "job": pipeline.job.name,
         "max-parallelism": pipeline.job.max_parallelism,
@@ -44,7 +45,7 @@ fn plan(pipeline: &Pipeline, prepared: &Prepared) -> Value {
     })
 }
 
-fn plan_of(node: &Node, prepared: &Prepared) -> Value {
+fn plan_of(node: &Node, pipeline: &Pipeline, prepared: &Prepared) -> Value {
     let mut plan = json!(node);
     if let Some(component) = prepared.components.get(&node.uid) {
         let contract = component.contract();
@@ -54,6 +55,8 @@ fn plan_of(node: &Node, prepared: &Prepared) -> Value {
             "digest": component.digest(),
             "size": component.size(),
             "states": contract.states.iter().map(|state| &state.name).collect::<Vec<_>>(),
+            "grants": pipeline.operator(&node.uid).map(|operator| &operator.grants),
+            "denied": component.denied(),
         });
     }
     plan
@@ -84,7 +87,8 @@ fn row(node: &Node, pipeline: &Pipeline, prepared: &Prepared) -> Vec<String> {
             let contract = component.contract();
             let states: Vec<_> = contract.states.iter().map(|state| state.name.as_str()).collect();
             let states = if states.is_empty() { String::new() } else { format!(", state {}", states.join(", ")) };
-            format!("{} {}, {}{states}", contract.name, contract.version, show::bytes(component.size() as u64))
+            let size = show::bytes(component.size() as u64);
+            format!("{} {}, {size}{states}{}", contract.name, contract.version, imports(node, pipeline, component))
         }
         None => String::new(),
     };
@@ -95,6 +99,17 @@ fn row(node: &Node, pipeline: &Pipeline, prepared: &Prepared) -> Vec<String> {
         input.collect::<Vec<_>>().join(", "),
         what,
     ]
+}
+
+/// What the component may use beside the contract, and how many of its imports trap.
+fn imports(node: &Node, pipeline: &Pipeline, component: &Component) -> String {
+    let granted = pipeline.operator(&node.uid).into_iter().flat_map(|operator| &operator.grants);
+    let granted: Vec<_> = granted.map(|grant| grant.name()).collect();
+    let granted = if granted.is_empty() { String::new() } else { format!(", granted {}", granted.join(", ")) };
+    match component.denied().len() {
+        0 => granted,
+        denied => format!("{granted}, {denied} interface(s) of WASI denied"),
+    }
 }
 
 fn words(edge: &Edge, key: &str) -> String {

@@ -7,7 +7,8 @@ use std::path::Path;
 use serde_json::json;
 use wasmill_core::contract::{OperatorContract, Port, StateContract};
 use wasmill_core::fault::{Fault, FaultKind};
-use wasmill_runtime::guest::{Component, Engine, EngineOptions};
+use wasmill_runtime::clock::SystemClock;
+use wasmill_runtime::guest::{Access, Component, Engine, EngineOptions, Grants, Import};
 
 use crate::exit::Exit;
 use crate::show;
@@ -16,7 +17,7 @@ use crate::show;
 pub fn inspect(file: &Path, as_json: bool) -> Result<Exit, Fault> {
     let engine =
         Engine::new(EngineOptions { cache_dir: None }).map_err(|error| Fault::new(FaultKind::Internal, error))?;
-    let component = engine.load(file).map_err(Fault::from)?;
+    let component = engine.load_granted(file, &Grants::all(SystemClock::shared())).map_err(Fault::from)?;
     if as_json {
         return Ok(show::print(&format!("{}\n", as_value(file, &component))));
     }
@@ -33,6 +34,8 @@ fn as_value(file: &Path, component: &Component) -> serde_json::Value {
         "wit-version": component.wit_version(),
         "core-module": component.was_core_module(),
         "imports": imports,
+        "grants": component.granted(),
+        "denied": component.denied(),
         "exports": component.exports(),
         "contract": component.contract(),
     })
@@ -56,12 +59,20 @@ fn page(file: &Path, component: &Component) -> String {
     page.push_str("imports:\n");
     for import in component.imports() {
         let functions = if import.functions.is_empty() { "types".to_owned() } else { import.functions.join(", ") };
-        page.push_str(&format!("  {}: {functions}\n", import.interface));
+        page.push_str(&format!("  {}: {functions}{}\n", import.interface, grounds(import)));
     }
     if component.imports().is_empty() {
         page.push_str("  none\n");
     }
     page
+}
+
+fn grounds(import: &Import) -> String {
+    match import.access {
+        Access::Contract => String::new(),
+        Access::Granted(grant) => format!(" (needs grants = [\"{}\"])", grant.name()),
+        Access::Denied => " (no grant gives it: needs wasi = \"deny\", and a call traps)".to_owned(),
+    }
 }
 
 fn ports(ports: &[Port]) -> String {

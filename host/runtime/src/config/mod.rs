@@ -8,6 +8,7 @@ mod de;
 pub mod docs;
 mod document;
 mod error;
+mod grants;
 pub mod input;
 pub mod late;
 mod node;
@@ -24,5 +25,6 @@ pub mod watermark;
 mod tests;
 
 pub use error::{Error, Place};
+pub use grants::{Grant, Wasi};
 pub use pipeline::{OperatorNode, Pipeline, SinkNode, SourceNode};
 pub use substitute::{Environment, Secret, Secrets};

@@ -76,6 +76,8 @@ impl<'a> Reader<'a> {
                 parallelism,
                 config: table.config,
                 limits: table.limits,
+                grants: table.grants,
+                wasi: table.wasi,
                 batch: table.batch,
                 on_failure: table.on_failure,
             });

@@ -2,12 +2,14 @@
 //!
 //! Owns what an operator may be told. Does not own its inputs' forms (`input`) nor what its component declares.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::grants::{Grant, Wasi};
 use super::input::Inputs;
 use super::unit::{ByteSize, Duration};
 
@@ -31,6 +33,16 @@ pub struct OperatorTable {
     /// What the component may use; see [Limits](#limits).
     #[serde(default)]
     pub limits: Limits,
+    /// What the component may import beside the contract, which has neither: `clock` (`wasi:clocks/wall-clock` and
+    /// `wasi:clocks/monotonic-clock`, which tell the time and cannot wait for one), `random` (`wasi:random`). **Records that are
+    /// read again after a restart see another time and other numbers**, so the output of an operator that uses them is not the
+    /// same again. There is no grant for files, network or HTTP. Default: none.
+    #[serde(default)]
+    pub grants: BTreeSet<Grant>,
+    /// What becomes of imports of WASI 0.2 that no grant gives. A component that imports anything else is refused.
+    /// Default: `refuse`.
+    #[serde(default)]
+    pub wasi: Wasi,
     /// How many records cross into the component at once; see [Batches](#batches).
     #[serde(default)]
     pub batch: Batch,

@@ -3,6 +3,7 @@
 //! Owns the order of the checks and how the file's nodes become a graph. Does not load components (`bind` holds their
 //! declarations against the file) and opens no connector.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ use wasmill_core::id::{OperatorUid, Parallelism};
 use super::check;
 use super::document::{Document, Entry, Places, Value};
 use super::error::{Error, Place, nearest};
+use super::grants::{Grant, Wasi};
 use super::input::Input;
 use super::late::OnLate;
 use super::operator::{Batch, Limits, OnFailure};
@@ -80,6 +82,10 @@ pub struct OperatorNode {
     pub config: serde_json::Map<String, serde_json::Value>,
     /// What the component may use.
     pub limits: Limits,
+    /// What it may import beside the contract.
+    pub grants: BTreeSet<Grant>,
+    /// What becomes of its other imports of WASI.
+    pub wasi: Wasi,
     /// How many records cross at once.
     pub batch: Batch,
     /// What happens to a record on which the component fails.

@@ -265,7 +265,8 @@ fn optional_column(values: &record::OptionalColumn) -> OptionalColumn {
     OptionalColumn { present, values }
 }
 
-fn misuse(message: String) -> wasmtime::Error {
+/// Ends the call: the guest asked for what it may not have.
+pub(super) fn misuse(message: String) -> wasmtime::Error {
     StateError::Misuse(message).into()
 }
 

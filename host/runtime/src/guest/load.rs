@@ -19,10 +19,12 @@ use super::compile_cache::hex;
 use super::contract::{self, VERSION};
 use super::diagnostics::Channel;
 use super::engine::Engine;
+use super::grants::{Access, Grants, advice};
 use super::instance::{Data, Instance};
 use super::parse::{Outline, outline};
 use super::trap::shortened;
-use super::{CallError, Guest, GuestFactory, InstanceOptions, SharedState, describe, imports};
+use super::{CallError, Guest, GuestFactory, InstanceOptions, SharedState, describe, imports, wasi};
+use crate::config::Grant;
 use crate::spawn;
 
 /// Largest file that is taken for a component, in bytes. The largest seen (CPython) has 18 MB.
@@ -105,9 +107,18 @@ pub enum Error {
     #[error(
         "it imports {}, which is not granted: an operator has no clock, files, network or randomness{}",
         listed(imports),
-        wasi_hint(imports)
+        advice(imports)
     )]
     NotGranted {
+        /// The imports.
+        imports: Vec<String>,
+    },
+    /// A core module with imports beyond the contract.
+    #[error(
+        "it is a core module that imports {}, which is not granted: a core module has the contract alone; build for wasm32-unknown-unknown, or make a component of it (`wasm-tools component new`), whose imports of WASI 0.2 can be granted or denied",
+        listed(imports)
+    )]
+    CoreNotGranted {
         /// The imports.
         imports: Vec<String>,
     },
@@ -174,14 +185,6 @@ fn listed(names: &[String]) -> String {
     list
 }
 
-fn wasi_hint(imports: &[String]) -> &'static str {
-    if imports.iter().any(|import| import.starts_with("wasi")) {
-        "; build for wasm32-unknown-unknown, or stub WASI (`--stub-wasi` of the JS and Python tools)"
-    } else {
-        ""
-    }
-}
-
 fn shown((major, minor, patch): (u64, u64, u64)) -> String {
     format!("{major}.{minor}.{patch}")
 }
@@ -193,6 +196,8 @@ pub struct Import {
     pub interface: String,
     /// The functions.
     pub functions: Vec<String>,
+    /// On what grounds it is there.
+    pub access: Access,
 }
 
 /// A loaded component: checked, compiled and described. A cheap handle.
@@ -216,13 +221,24 @@ struct Inner {
 }
 
 impl Engine {
-    /// Loads the component or core module in a file.
+    /// Loads the component or core module in a file, which may import the contract alone.
     ///
     /// # Errors
     /// See [`Error`]; the message begins with the file's name.
     pub fn load(&self, path: &Path) -> Result<Component, Error> {
+        self.load_granted(path, &Grants::default())
+    }
+
+    /// Loads the component or core module in a file. A component may import the contract and what `grants` allow; a core
+    /// module the contract alone.
+    ///
+    /// # Errors
+    /// See [`Error`]; the message begins with the file's name.
+    pub fn load_granted(&self, path: &Path, grants: &Grants) -> Result<Component, Error> {
         let file = path.display().to_string();
-        read(path).and_then(|bytes| self.checked(bytes)).map_err(|cause| Error::File { file, cause: Box::new(cause) })
+        read(path)
+            .and_then(|bytes| self.checked(bytes, grants))
+            .map_err(|cause| Error::File { file, cause: Box::new(cause) })
     }
 
     /// Loads a component or core module from bytes; `name` stands for the file in messages.
@@ -230,20 +246,28 @@ impl Engine {
     /// # Errors
     /// See [`Error`]; the message begins with `name`.
     pub fn load_bytes(&self, name: &str, bytes: &[u8]) -> Result<Component, Error> {
-        self.checked(Bytes::copy_from_slice(bytes))
+        self.load_bytes_granted(name, bytes, &Grants::default())
+    }
+
+    /// Loads a component or core module from bytes, as [`Engine::load_granted`] does from a file.
+    ///
+    /// # Errors
+    /// See [`Error`]; the message begins with `name`.
+    pub fn load_bytes_granted(&self, name: &str, bytes: &[u8], grants: &Grants) -> Result<Component, Error> {
+        self.checked(Bytes::copy_from_slice(bytes), grants)
             .map_err(|cause| Error::File { file: name.to_owned(), cause: Box::new(cause) })
     }
 
-    fn checked(&self, bytes: Bytes) -> Result<Component, Error> {
+    fn checked(&self, bytes: Bytes, grants: &Grants) -> Result<Component, Error> {
         let file = outline(&bytes)?;
         let digest: [u8; 32] = Sha256::digest(&bytes).into();
         let component = if file.is_core { componentise(&file, &bytes)? } else { bytes.clone() };
         let parts = if file.is_core { outline(&component)? } else { file };
-        parts.check_imports()?;
+        parts.check_imports(grants)?;
         let wit_version = parts.contract_version().ok_or(Error::NotAnOperator)?;
         parts.check_exports()?;
         let compiled = self.compiled(&digest, &component)?;
-        let pre = linked(self, &compiled)?;
+        let pre = linked(self, &compiled, grants)?;
         let channel = Arc::new(Channel::new(self.clone(), hex(&digest)));
         let described = describe::describe(self, &pre, &channel)?;
         Ok(Component {
@@ -253,7 +277,7 @@ impl Engine {
                 was_core_module: component != bytes,
                 bytes,
                 wit_version,
-                imports: imported(self, &compiled),
+                imports: imported(&compiled, grants),
                 exports: parts.exports,
                 contract: Arc::new(described),
                 pre,
@@ -296,7 +320,7 @@ fn componentise(module: &Outline, bytes: &[u8]) -> Result<Bytes, Error> {
     if !module.has_component_type {
         return Err(Error::NoComponentType);
     }
-    module.check_imports()?;
+    module.check_imports(&Grants::default())?;
     if let [_, _, ..] = &module.packages[..] {
         return Err(Error::Packages { packages: module.packages.clone() });
     }
@@ -308,15 +332,16 @@ fn componentise(module: &Outline, bytes: &[u8]) -> Result<Bytes, Error> {
 }
 
 /// Checks the types of imports and exports against the contract's.
-fn linked(engine: &Engine, compiled: &Compiled) -> Result<OperatorPre<Data>, Error> {
+fn linked(engine: &Engine, compiled: &Compiled, grants: &Grants) -> Result<OperatorPre<Data>, Error> {
     let mismatch = |error: wasmtime::Error| Error::Mismatch { cause: shortened(&format!("{error:#}"), 1000) };
     let mut linker = Linker::new(engine.wasmtime());
     imports::add_to(&mut linker).map_err(|error| Error::Engine(format!("{error:#}")))?;
+    wasi::add_to(&mut linker, compiled, grants).map_err(mismatch)?;
     linker.instantiate_pre(compiled).and_then(OperatorPre::new).map_err(mismatch)
 }
 
-fn imported(engine: &Engine, compiled: &Compiled) -> Vec<Import> {
-    let engine = engine.wasmtime();
+fn imported(compiled: &Compiled, grants: &Grants) -> Vec<Import> {
+    let engine = compiled.engine();
     let component = compiled.component_type();
     let import = |(name, item): (&str, wasmtime::component::types::ComponentExtern<'_>)| {
         let functions = match item.ty {
@@ -327,7 +352,9 @@ fn imported(engine: &Engine, compiled: &Compiled) -> Vec<Import> {
                 .collect(),
             _ => Vec::new(),
         };
-        Import { interface: name.to_owned(), functions }
+        // What was neither granted nor denied and is here all the same is the contract's.
+        let access = grants.access(name).unwrap_or(Access::Contract);
+        Import { interface: name.to_owned(), functions, access }
     };
     let is_type = |item: &ComponentItem| matches!(item, ComponentItem::Type(_));
     component.imports(engine).filter(|(_, item)| !is_type(&item.ty)).map(import).collect()
@@ -362,6 +389,20 @@ impl Component {
     #[must_use]
     pub fn imports(&self) -> &[Import] {
         &self.inner.imports
+    }
+
+    /// The grants that give it an import.
+    #[must_use]
+    pub fn granted(&self) -> Vec<Grant> {
+        let has = |grant: &Grant| self.imports().iter().any(|import| import.access == Access::Granted(*grant));
+        Grant::ALL.into_iter().filter(has).collect()
+    }
+
+    /// The interfaces that it imports and that trap when it calls them.
+    #[must_use]
+    pub fn denied(&self) -> Vec<&str> {
+        let denied = self.imports().iter().filter(|import| import.access == Access::Denied);
+        denied.map(|import| import.interface.as_str()).collect()
     }
 
     /// The names of what it exports; languages' runtimes add some of their own.

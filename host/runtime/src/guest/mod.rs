@@ -14,6 +14,7 @@ mod describe;
 mod diagnostics;
 pub mod effects;
 mod engine;
+mod grants;
 mod imports;
 mod instance;
 pub mod limits;
@@ -23,6 +24,7 @@ mod parse;
 #[cfg(test)]
 mod tests;
 mod trap;
+mod wasi;
 
 use std::sync::Arc;
 
@@ -36,6 +38,7 @@ use wasmill_core::record;
 pub use self::contract::WIT;
 use self::contract::{Batch, Eager, Effects, Firing, Now};
 pub use self::engine::{Engine, EngineOptions};
+pub use self::grants::{Access, Grants};
 pub use self::limits::Limits;
 pub use self::load::{Component, Error, Import};
 pub use self::trap::{CallError, Crash};
@@ -233,7 +236,7 @@ pub(crate) fn check_answer(values: &record::OptionalColumn) -> Result<(), StateE
     )))
 }
 
-/// Why a state import failed; it ends the call.
+/// Why an import failed; it ends the call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// The guest asked for what it may not have: it traps with this message.

@@ -8,10 +8,11 @@ use wasmparser::{
 };
 
 use super::contract::{PACKAGE, VERSION};
+use super::grants::Grants;
 use super::load::Error;
 
-/// The interfaces that a component may import.
-const GRANTED: [&str; 3] = ["types", "state", "diagnostics"];
+/// The interfaces of the contract that a component may import.
+const INTERFACES: [&str; 3] = ["types", "state", "diagnostics"];
 
 /// The functions that a component must export.
 pub(super) const EXPORTS: [&str; 7] = ["describe", "configure", "process", "fire", "migrate", "rekey", "merge"];
@@ -144,25 +145,31 @@ impl Outline {
         }
     }
 
-    /// Checks that nothing is imported but the contract, in a version that this host speaks.
+    /// Checks that nothing is imported but the contract, in a version that this host speaks, and what `grants` allow.
     ///
     /// # Errors
     /// What is not granted, by name, or the version that the component was built for.
-    pub(super) fn check_imports(&self) -> Result<(), Error> {
+    pub(super) fn check_imports(&self, grants: &Grants) -> Result<(), Error> {
         let mut refused = Vec::new();
         for import in &self.imports {
             let Some((interface, version)) = contract_import(import) else {
-                refused.push(import.clone());
+                if grants.access(import).is_none() {
+                    refused.push(import.clone());
+                }
                 continue;
             };
             if !version.is_some_and(speaks) {
                 return Err(Error::ContractVersion { built_for: shown_version(import) });
             }
-            if !GRANTED.contains(&interface) {
+            if !INTERFACES.contains(&interface) {
                 refused.push(import.clone());
             }
         }
-        if refused.is_empty() { Ok(()) } else { Err(Error::NotGranted { imports: refused }) }
+        match (refused.is_empty(), self.is_core) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Error::CoreNotGranted { imports: refused }),
+            (false, false) => Err(Error::NotGranted { imports: refused }),
+        }
     }
 
     /// Checks that the contract's functions are exported. Others may be: QuickJS and Python add one of their own.

@@ -90,17 +90,29 @@ fn image(described: &Described) -> (Vec<u8>, u32) {
     (image.0, at)
 }
 
-/// The guest as a core module without a component-type section.
-pub(super) fn plain_module(described: &Described) -> Vec<u8> {
+/// The guest as WebAssembly text.
+pub(super) fn text(described: &Described) -> String {
     let (image, descriptor) = image(described);
     let data: String = image.iter().map(|byte| format!("\\{byte:02x}")).collect();
-    let text = include_str!("tests/guest.wat").replace("DATA", &data).replace("DESCRIPTOR", &descriptor.to_string());
-    wat::parse_str(text).unwrap()
+    include_str!("tests/guest.wat").replace("DATA", &data).replace("DESCRIPTOR", &descriptor.to_string())
+}
+
+/// The guest as a core module without a component-type section.
+pub(super) fn plain_module(described: &Described) -> Vec<u8> {
+    wat::parse_str(text(described)).unwrap()
 }
 
 /// `module` with the section that says which world it is for.
-pub(super) fn embedded(mut module: Vec<u8>, wit: &str) -> Vec<u8> {
+pub(super) fn embedded(module: Vec<u8>, wit: &str) -> Vec<u8> {
+    embedded_with(module, wit, &[])
+}
+
+/// The same, of a world that uses other packages.
+pub(super) fn embedded_with(mut module: Vec<u8>, wit: &str, others: &[&str]) -> Vec<u8> {
     let mut resolve = wit_parser::Resolve::default();
+    for other in others {
+        resolve.push_str("other.wit", other).unwrap();
+    }
     let package = resolve.push_str("operator.wit", wit).unwrap();
     let world = resolve.select_world(&[package], Some("operator")).unwrap();
     wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();

@@ -13,9 +13,9 @@ use wasmill_core::graph::{Graph, NodeKind};
 use wasmill_core::id::OperatorUid;
 
 use crate::clock::SharedClock;
-use crate::config::Pipeline;
+use crate::config::{Grant, OperatorNode, Pipeline};
 use crate::connector;
-use crate::guest::{Component, Engine, EngineOptions};
+use crate::guest::{Component, Engine, EngineOptions, Grants};
 use crate::sink::SinkFactory;
 use crate::source::SourceFactory;
 
@@ -43,7 +43,9 @@ impl Prepared {
         let mut contracts = BTreeMap::new();
         for operator in &pipeline.operators {
             let place = || pipeline.place(&["operator", operator.uid.as_str(), "component"]);
-            let component = engine.load(&operator.component).map_err(|error| Fault::from(error).at(place()))?;
+            let component = engine
+                .load_granted(&operator.component, &grants(operator, clock))
+                .map_err(|error| Fault::from(error).at(place()))?;
             contracts.insert(operator.uid.clone(), component.contract().clone());
             components.insert(operator.uid.clone(), component);
         }
@@ -73,5 +75,14 @@ impl Prepared {
             (node.uid.clone(), Setting { component, parallelism: node.parallelism })
         };
         pipeline.graph.nodes().iter().map(setting).collect()
+    }
+}
+
+/// What an operator is given.
+fn grants(operator: &OperatorNode, clock: &SharedClock) -> Grants {
+    Grants {
+        clock: operator.grants.contains(&Grant::Clock).then(|| Arc::clone(clock)),
+        random: operator.grants.contains(&Grant::Random),
+        wasi: operator.wasi,
     }
 }
