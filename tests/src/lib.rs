@@ -66,6 +66,30 @@ impl Harness {
         path
     }
 
+    /// A guest in another language, by its name, such as `probe_c`; `None` where its tool could not be had, which is said on
+    /// standard error.
+    ///
+    /// # Panics
+    /// Where it was neither built nor left out.
+    #[must_use]
+    #[expect(clippy::print_stderr, reason = "what is skipped is never silent")]
+    pub fn probe(&self, name: &str) -> Option<PathBuf> {
+        static LEFT_OUT: OnceLock<String> = OnceLock::new();
+        let left_out = LEFT_OUT.get_or_init(|| {
+            self.finish(Command::new(self.root.join("scripts/probes")).arg("--offline"));
+            let list = self.target.join("guests-skipped");
+            std::fs::read_to_string(&list).unwrap_or_else(|error| panic!("{}: {error}", list.display()))
+        });
+        let reason = left_out.lines().find(|line| line.split_once(':').is_some_and(|(left_out, _)| left_out == name));
+        match reason {
+            Some(reason) => {
+                eprintln!("skipped: {reason}");
+                None
+            }
+            None => Some(self.guest(name)),
+        }
+    }
+
     /// A test binary lies in `TARGET/PROFILE/deps`.
     fn locate() -> Self {
         let binary = std::env::current_exe().expect("the test binary has a path");
