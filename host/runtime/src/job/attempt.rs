@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use wasmill_core::checkpoint::log::{Restored, StartFrom, state};
@@ -20,6 +19,7 @@ use wasmill_core::id::{Attempt, OperatorUid, SubtaskId};
 use wasmill_core::key_group::KeyGroupRange;
 use wasmill_core::time::Timestamp;
 
+use super::operator::{Seat, bytes};
 use super::ports::Resolver;
 use super::prepared::Prepared;
 use super::restore::{self, Begin};
@@ -32,16 +32,15 @@ use crate::coordinator::journal::{Journal, Started};
 use crate::coordinator::retention::Retention;
 use crate::coordinator::run::{self, Coordinator};
 use crate::exchange::gate::Gate;
-use crate::guest::{Component, GuestFactory, InstanceOptions, Limits, SharedState};
 use crate::source::{Place, SplitPosition};
 use crate::spawn::{self, Thread};
-use crate::state::{KeyedState, Restore, SharedMemory, StateSpec};
+use crate::state::{Restore, SharedMemory};
+use crate::subtask::Context;
 use crate::subtask::drift::Drift;
-use crate::subtask::operator::{self, Instances, OperatorSubtask};
+use crate::subtask::operator::{self, OperatorSubtask};
 use crate::subtask::sink::SinkSubtask;
 use crate::subtask::source::{self, SourceSubtask};
 use crate::subtask::upload::{Store, Uploads};
-use crate::subtask::{CallState, Context};
 use crate::telemetry::{Phase, RestoreReport, StatusBoard};
 
 /// The share of `state.memory` that the write-back caches get; the rest is RocksDB's.
@@ -294,43 +293,23 @@ impl Builder<'_> {
         let declared = pipeline.operator(&node.uid).ok_or_else(|| lost(&context.id))?;
         let contract = component.contract().clone();
         let key_groups = KeyGroupRange::of(context.id.index, pipeline.job.max_parallelism, node.parallelism);
-        // A component does not declare whether it sets timers; where there are keys it may.
-        let has_keys = pipeline.inputs(&node.uid).iter().any(|input| input.exchange == Exchange::Key);
-        let keyed = if contract.has_keyed_state() || has_keys {
-            let options = crate::state::Options {
-                dir: self.dir.join(format!("{}-{}", node.uid, context.id.index)),
-                states: contract
-                    .states
-                    .iter()
-                    .map(|state| StateSpec { name: state.name.clone(), kind: state.kind, version: state.version })
-                    .collect(),
-                range: key_groups,
-                max_parallelism: pipeline.job.max_parallelism,
-                cache_bytes: self.cache_bytes,
-                shared: self.memory.clone(),
-                clock: Arc::clone(clock),
-                place: context.id.to_string(),
-            };
-            Some(KeyedState::open(options, begin.state).map_err(|error| Fault::new(error.kind(), error))?)
-        } else {
-            None
-        };
-        let mut state = CallState::new(keyed);
-        state.limit_writes(bytes(declared.limits.overlay.get()));
-        let call = Arc::new(Mutex::new(state));
-        let instance = InstanceOptions {
-            uid: node.uid.clone(),
-            subtask: context.id.index,
+        let seat = Seat {
+            id: &context.id,
+            clock,
+            component,
             parallelism: node.parallelism,
+            max_parallelism: pipeline.job.max_parallelism,
+            key_groups,
             attempt: self.attempt,
-            config: serde_json::Value::Object(declared.config.clone()).to_string(),
-            limits: guest_limits(&declared.limits),
+            config: &declared.config,
+            limits: &declared.limits,
+            // A component does not declare whether it sets timers; where there are keys it may.
+            has_keys: pipeline.inputs(&node.uid).iter().any(|input| input.exchange == Exchange::Key),
+            dir: self.dir.join(format!("{}-{}", node.uid, context.id.index)),
+            cache_bytes: self.cache_bytes,
+            memory: &self.memory,
         };
-        let factory: Arc<dyn GuestFactory> = Arc::new(Component::clone(component));
-        let shared: SharedState = Arc::clone(&call) as SharedState;
-        let renew_above = declared.limits.renew_above.map(|mark| mark.get());
-        let instances = Instances::new(factory, instance, shared, renew_above)
-            .map_err(|fault| fault.at(format_args!("operator {}", context.id)))?;
+        let (call, instances) = seat.take(begin.state)?;
         let options = operator::Options {
             contract,
             key_groups,
@@ -442,23 +421,6 @@ fn cache_bytes(pipeline: &Pipeline) -> usize {
     share(pipeline.state.memory.get(), subtasks)
 }
 
-fn guest_limits(declared: &crate::config::operator::Limits) -> Limits {
-    Limits {
-        memory: declared.memory.get(),
-        call_time: declared.call_time.get(),
-        record_time: declared.record_time.map(|time| time.get()),
-        key_bytes: bytes(declared.key.get()),
-        value_bytes: bytes(declared.value.get()),
-        record_bytes: bytes(declared.record.get()),
-        result_bytes: bytes(declared.result.get()),
-        log_lines: declared.log_lines,
-    }
-}
-
 fn share(memory: u64, among: u64) -> usize {
     bytes(memory / CACHE_SHARE / among.max(1))
-}
-
-fn bytes(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
 }

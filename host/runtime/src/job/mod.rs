@@ -5,6 +5,7 @@
 
 mod attempt;
 mod lock;
+pub(crate) mod operator;
 mod ports;
 mod prepared;
 mod restore;
