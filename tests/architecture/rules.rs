@@ -57,7 +57,7 @@ const LAYERS: [&[&str]; 6] = [
     &["snapshot", "savepoint"],
     &["subtask", "coordinator"],
     &["job"],
-    &["admin"],
+    &["admin", "trial"],
 ];
 
 /// Arrows within a layer, each with its reason.

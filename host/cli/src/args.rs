@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use wasmill_core::id::CheckpointId;
+use wasmill_runtime::trial::BATCHES;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -48,6 +49,9 @@ pub enum Command {
         /// The pipeline file
         pipeline: PathBuf,
     },
+
+    /// Try components on files of records, watermarks and clock steps, without a pipeline
+    Test(Test),
 
     /// Show what a component declares: inputs, outputs, configuration, states, imports
     #[command(after_help = "Example:\n  wasmill inspect per_aircraft.wasm")]
@@ -98,6 +102,43 @@ pub struct Run {
     /// When a component's file changes, take a checkpoint and go on from it with the new one
     #[arg(long)]
     pub watch: bool,
+}
+
+/// Options of `wasmill test`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A case is a few lines of JSON; docs/testing.md has them all:
+  {\"case\": \"counts each key for itself\"}
+  {\"record\": {\"n\": 1}, \"key\": \"a\", \"time\": 1000}
+  {\"emit\": {\"key\": \"a\", \"count\": 1}}
+
+Examples:
+  wasmill test count.wasm                   the cases in count.test.jsonl and count.*.test.jsonl beside it
+  wasmill test operators/                   all *.test.jsonl below, each with the component beside it
+  wasmill test count.wasm --cases shared/   the cases of other files
+  wasmill test count.wasm --bless           writes what came out as what is expected
+
+Exit codes: 0 all cases passed, 1 a case failed, 2 wrong usage, a file that is wrong, or no case found")]
+pub struct Test {
+    /// A component, a test file, or a folder of them
+    pub path: PathBuf,
+
+    /// Take the cases from this test file, or all below this folder, for the component in PATH
+    #[arg(long, value_name = "PATH")]
+    pub cases: Option<PathBuf>,
+
+    /// Only cases whose name or file has this text in it
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+
+    /// The sizes of batches that a case is run with; their outputs must be the same
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', default_values_t = BATCHES,
+          value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub batches: Vec<u32>,
+
+    /// Write what came out into the test files, in the place of what they expected
+    #[arg(long)]
+    pub bless: bool,
 }
 
 /// Options of `wasmill status`.

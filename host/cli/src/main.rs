@@ -13,6 +13,7 @@ mod run;
 mod show;
 mod signal;
 mod status;
+mod test;
 mod watch;
 
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ fn execute(args: &Args, screen: &Screen) -> Result<Exit, Fault> {
     match &args.command {
         Command::Run(options) => run::run(options, screen),
         Command::Check { pipeline } => check::check(pipeline, json, screen),
+        Command::Test(options) => test::test(options, json, screen),
         Command::Inspect { component } => inspect::inspect(component, json),
         Command::Wit => Ok(show::print(wasmill_runtime::guest::WIT)),
         Command::Status(options) => status::status(options, json, screen),

@@ -21,3 +21,4 @@ pub mod spawn;
 pub mod state;
 pub mod subtask;
 pub mod telemetry;
+pub mod trial;

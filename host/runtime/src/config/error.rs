@@ -147,7 +147,7 @@ fn did_you_mean(nearest: Option<&str>) -> String {
 }
 
 /// The known name that `wanted` most likely stands for.
-pub(super) fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let wanted = wanted.to_lowercase().replace('_', "-");
     known
         .into_iter()

@@ -24,6 +24,7 @@ pub mod watermark;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use error::nearest;
 pub use error::{Error, Place};
 pub use grants::{Grant, Wasi};
 pub use pipeline::{OperatorNode, Pipeline, SinkNode, SourceNode};

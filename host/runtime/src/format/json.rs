@@ -119,6 +119,16 @@ impl JsonDecoder {
     }
 }
 
+/// Appends any JSON value, not only an object, as deterministic CBOR. After an error what was appended is to be cut off again.
+///
+/// # Errors
+/// See [`Undecodable`].
+pub fn push_value(value: &serde_json::Value, out: &mut Vec<u8>) -> Result<(), Undecodable> {
+    let mut work = Work::default();
+    let read = Value { out, work: &mut work, null: &[], column_type: None }.deserialize(value);
+    read.map_err(|error| work.error.take().unwrap_or_else(|| Undecodable::Json { reason: error.to_string() }))
+}
+
 /// serde_json's message with the column alone: the line is the file's.
 fn reason(error: &serde_json::Error) -> String {
     let message = error.to_string();

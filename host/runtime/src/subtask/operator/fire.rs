@@ -60,7 +60,10 @@ impl OperatorSubtask {
     }
 
     /// Fires processing timers that are due, after what was gathered.
-    pub(super) fn tick(&mut self) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// Whatever ends the attempt.
+    pub fn tick(&mut self) -> Result<(), Fault> {
         let now = self.context.clock.now();
         if self.is_due(Domain::Processing, now) {
             self.call()?;
