@@ -24,7 +24,7 @@ fn a_killed_job_loses_and_repeats_nothing() {
     for parallelism in [1, 2, 4] {
         let mut random = Random(seed ^ parallelism);
         let undisturbed = undisturbed(parallelism);
-        let outcome = disturbed(parallelism, kills, &mut random);
+        let outcome = disturbed(kills, &mut random, |_, rate| flights(parallelism, rate));
         println!("parallelism {parallelism}: killed at {}", outcome.moments.join(", "));
         done += outcome.moments.len();
         restored += outcome.restored;
@@ -36,6 +36,21 @@ fn a_killed_job_loses_and_repeats_nothing() {
     assert_eq!(mismatches, 0, "WASMILL_SEED={seed}");
     assert_eq!(done as u64, kills * 3, "WASMILL_SEED={seed}: the input ended too soon");
     assert_eq!(restored, done, "WASMILL_SEED={seed}: an attempt after a kill did not restore");
+}
+
+/// Each attempt restores what the one before it left, whichever backend took it and at whatever parallelism.
+#[test]
+fn a_killed_job_goes_on_in_memory_and_in_the_other_backend_at_another_parallelism() {
+    let attempts = [("memory", 2), ("memory", 2), ("memory", 3), ("rocksdb", 2), ("memory", 2)];
+    let seed = u64::from(std::process::id());
+    let outcome = disturbed(4, &mut Random(seed), |attempt, rate| {
+        let (backend, parallelism) = attempts[attempt];
+        // Slow, so that the input lasts on a slow machine too: the last attempt has no rate.
+        flights(parallelism, rate.map(|rate| rate / 3)).with("[state]", &format!("[state]\nbackend = \"{backend}\""))
+    });
+    let moments = outcome.moments.join(", ");
+    assert_eq!(mismatches_of(&undisturbed(2), &outcome.output), 0, "killed at {moments}");
+    assert_eq!((outcome.moments.len(), outcome.restored), (4, 4), "killed at {moments}");
 }
 
 struct Outcome {
@@ -66,12 +81,15 @@ fn undisturbed(parallelism: u64) -> Vec<String> {
     job.output("run/out").sorted_by("tailnum", "flights")
 }
 
-fn disturbed(parallelism: u64, kills: u64, random: &mut Random) -> Outcome {
+/// What comes of the pipelines of one attempt after the other, each killed but the last, which has no rate.
+fn disturbed(kills: u64, random: &mut Random, pipeline: impl Fn(usize, Option<u64>) -> Pipeline) -> Outcome {
     let rate = (ROWS as f64 / (kills as f64 * SECONDS_A_KILL + 2.0)) as u64;
-    let job = Job::new(&flights(parallelism, Some(rate.max(200))));
+    let rate = Some(rate.max(200));
+    let job = Job::new(&pipeline(0, rate));
     let (mut moments, mut restored) = (Vec::new(), 0);
     let parts = job.folder().join("run/out");
     while (moments.len() as u64) < kills {
+        job.change(&pipeline(moments.len(), rate));
         let before = visible(&parts);
         let mut running = job.start(&[]);
         if !running.wait_until(|| visible(&parts) > before) {
@@ -87,7 +105,7 @@ fn disturbed(parallelism: u64, kills: u64, random: &mut Random) -> Outcome {
         }
     }
     // The rest in one go, without the rate, which is no part of the state.
-    job.change(&flights(parallelism, None));
+    job.change(&pipeline(moments.len(), None));
     let last = job.run(&[]).expect_code(0);
     restored += restores(&last.stderr);
     Outcome { output: job.output("run/out").sorted_by("tailnum", "flights"), moments, restored }

@@ -33,7 +33,7 @@ use wasmill_runtime::exchange::route::{OutEdge, Outputs, Routing};
 use wasmill_runtime::guest::{
     CallError, Component, Engine, EngineOptions, Guest, GuestFactory, InstanceOptions, Limits, SharedState,
 };
-use wasmill_runtime::state::{KeyedState, Options, Restore, SharedMemory, StateSpec};
+use wasmill_runtime::state::{KeyedState, Options, Restore, SharedMemory, StateBackend, StateSpec};
 use wasmill_runtime::subtask::operator::{self, Cut, Instances, OperatorSubtask, Snapshots};
 use wasmill_runtime::subtask::{CallState, Context};
 use wasmill_runtime::telemetry::SubtaskMeter;
@@ -215,6 +215,7 @@ impl Bench {
             range: KeyGroupRange::all(MaxParallelism::DEFAULT),
             max_parallelism: MaxParallelism::DEFAULT,
             cache_bytes: CACHE,
+            backend: StateBackend::Rocksdb,
             shared: SharedMemory::new(CACHE),
             clock: Arc::clone(&self.clock),
             place: "count/0".to_owned(),

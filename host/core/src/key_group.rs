@@ -201,7 +201,7 @@ mod tests {
 
     /// S8: the list is pinned; a change would misroute the state of every job.
     #[test]
-    fn key_groups_equal_the_golden_list() {
+    fn s8_key_groups_equal_the_golden_list() {
         let max = MaxParallelism::new(128).unwrap();
         let golden = include_str!("../golden/key-groups.txt");
         let mut lines = 0;

@@ -32,7 +32,7 @@ pub enum Need {
 /// Whether a file of this name never changes and its name is never used for another within the life of a state folder.
 #[must_use]
 pub fn is_immutable(name: &str) -> bool {
-    name.ends_with(".sst") || name.ends_with(".blob")
+    [".sst", ".blob", ".rows"].iter().any(|kind| name.ends_with(kind))
 }
 
 impl Inventory {

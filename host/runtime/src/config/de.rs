@@ -102,7 +102,6 @@ impl Failure {
 static NOT_YET: &[(&str, &str, &str)] = &[
     ("mode", "unaligned", "use \"aligned\""),
     ("mode", "aligned-then-unaligned", "use \"aligned\""),
-    ("backend", "memory", "use \"rocksdb\""),
     ("on-missing-key", "dead-letter", "use \"fail\" or \"drop\""),
     ("on-undecodable", "dead-letter", "use \"fail\" or \"drop\""),
     ("exchange", "kafka", "use \"key\", \"rebalance\", \"forward\" or \"broadcast\""),

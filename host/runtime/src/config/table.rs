@@ -70,13 +70,15 @@ pub enum CheckpointMode {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct State {
-    /// What holds the state: `rocksdb`, on local disk behind a cache in memory. Default: `rocksdb`.
+    /// What holds the state behind the cache: `rocksdb`, on local disk, or `memory`. Either restores what the other checkpointed.
+    /// Default: `rocksdb`.
     pub backend: StateBackend,
     /// The folder of the local state, relative to the pipeline file; one process at a time can use it. It may be lost with the
     /// machine: what is needed is restored from the checkpoint store. Left out: `state/NAME` with the job's name.
     pub dir: Option<PathBuf>,
-    /// Memory for the state of the whole process: write-back cache, block cache and memtables together. It does not bound what
-    /// guests use (`limits.memory` does), nor batches in flight. Default: `256MiB`.
+    /// Memory for the state of the whole process. Half is for the write-back cache, and half for the backend: with `rocksdb` block
+    /// cache and memtables; with `memory` the rows themselves, about 72 bytes each beside key and value, and a job whose state outgrows
+    /// them stops with an error. It does not bound what guests use (`limits.memory` does), nor batches in flight. Default: `256MiB`.
     pub memory: ByteSize,
 }
 
@@ -87,6 +89,25 @@ pub enum StateBackend {
     /// RocksDB on local disk, behind a write-back cache.
     #[default]
     Rocksdb,
+    /// Memory, behind the same cache; on disk only what checkpoints are made of.
+    Memory,
+}
+
+impl StateBackend {
+    /// Its name, in pipeline files and manifests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rocksdb => "rocksdb",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// The backend of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Rocksdb, Self::Memory].into_iter().find(|backend| backend.name() == name)
+    }
 }
 
 /// `[restart]`: what happens after a failure that a restart may mend (a trap, a store that does not answer). A wrong pipeline and

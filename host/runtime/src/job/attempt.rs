@@ -305,6 +305,7 @@ impl Builder<'_> {
             limits: &declared.limits,
             // A component does not declare whether it sets timers; where there are keys it may.
             has_keys: pipeline.inputs(&node.uid).iter().any(|input| input.exchange == Exchange::Key),
+            backend: pipeline.state.backend,
             dir: self.dir.join(format!("{}-{}", node.uid, context.id.index)),
             cache_bytes: self.cache_bytes,
             memory: &self.memory,

@@ -13,7 +13,7 @@ use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
 use crate::clock::SharedClock;
 use crate::config::operator::Limits as Declared;
 use crate::guest::{Component, GuestFactory, InstanceOptions, Limits, SharedState};
-use crate::state::{KeyedState, Options, Restore, SharedMemory, StateSpec};
+use crate::state::{KeyedState, Options, Restore, SharedMemory, StateBackend, StateSpec};
 use crate::subtask::CallState;
 use crate::subtask::operator::Instances;
 
@@ -39,6 +39,8 @@ pub(crate) struct Seat<'a> {
     pub limits: &'a Declared,
     /// Whether records come with keys: there may be timers then, which no component declares.
     pub has_keys: bool,
+    /// What holds the rows of its state.
+    pub backend: StateBackend,
     /// The folder of its state.
     pub dir: PathBuf,
     /// Bytes of its write-back cache.
@@ -61,6 +63,7 @@ impl Seat<'_> {
                 version: state.version,
             };
             let options = Options {
+                backend: self.backend,
                 dir: self.dir,
                 states: contract.states.iter().map(spec).collect(),
                 range: self.key_groups,

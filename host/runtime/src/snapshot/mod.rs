@@ -19,10 +19,7 @@ use wasmill_core::id::{Attempt, CheckpointId};
 
 pub use self::error::Error;
 use crate::blob::{Blob, Piece, hash_file};
-use crate::state::{LocalCut, LocalFile};
-
-/// The kind of files that this module stores.
-pub const BACKEND: &str = "rocksdb";
+use crate::state::{LocalCut, LocalFile, StateBackend};
 
 /// The version of the rows in them; see docs/formats.md.
 pub const ROWS: u32 = 1;
@@ -93,7 +90,7 @@ pub async fn remove(dir: &Path) -> Result<(), Error> {
 /// Files of a kind that this version cannot read; a missing or damaged object, by its name; a store that fails. Nothing is
 /// left in `dir` then.
 pub async fn download(state: &PartState, dir: &Path, blob: &Blob, names: &Names) -> Result<(), Error> {
-    if state.backend != BACKEND || state.rows != ROWS {
+    if StateBackend::named(&state.backend).is_none() || state.rows != ROWS {
         return Err(Error::Kind { backend: state.backend.clone(), rows: state.rows });
     }
     remove(dir).await?;
@@ -142,7 +139,7 @@ async fn store(cut: &LocalCut, inventory: &Inventory, owner: Owner<'_>) -> Resul
     files.extend(new);
     // By name, so that equal snapshots have equal manifests.
     files.sort_by(|one, other| one.name.cmp(&other.name));
-    let state = PartState { backend: BACKEND.to_owned(), rows: ROWS, files, counts: cut.counts.clone() };
+    let state = PartState { backend: cut.backend.name().to_owned(), rows: ROWS, files, counts: cut.counts.clone() };
     Ok(Stored { state, bytes_new, bytes_referenced })
 }
 

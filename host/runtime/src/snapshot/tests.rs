@@ -32,7 +32,8 @@ fn cut(files: &Files) -> LocalCut {
         key_groups: groups.filter(|_| name.ends_with(".sst")),
     });
     let (write, cut) = (Duration::ZERO, Duration::ZERO);
-    LocalCut { dir, files: files.collect(), counts: Counts::default(), write, cut }
+    let (backend, counts) = (StateBackend::Rocksdb, Counts::default());
+    LocalCut { backend, dir, files: files.collect(), counts, write, cut }
 }
 
 fn read(dir: &Path) -> Files {

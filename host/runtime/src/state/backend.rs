@@ -1,7 +1,7 @@
 //! What holds the rows of a subtask's state below the cache.
 //!
 //! Owns what is asked of every backend, so that nothing above knows which one it has, and how layers become rows. Does not own how
-//! a backend keeps rows ([`super::rocksdb`]), which thread calls, nor what a restore copies.
+//! a backend keeps rows ([`super::rocksdb`], [`super::memory`]), which thread calls, nor what a restore copies.
 //!
 //! Rows lie in column families, one for each state, in the order of their keys' bytes. One thread writes; others read meanwhile.
 
@@ -15,9 +15,11 @@ use wasmill_core::key_group::KeyGroupRange;
 pub(super) use self::collection::Entries;
 use super::error::Error;
 use super::layer::Layer;
-use super::rocksdb::{Batch as RocksDbBatch, Cursor as RocksDbCursor, Database, Pinned, SharedMemory};
+use super::memory::{self, Tables};
+use super::rocksdb::{Batch as RocksDbBatch, Blocks, Cursor as RocksDbCursor, Database, Pinned};
 use super::timers::TimerLayer;
 use super::{LocalFile, StateSpec, row};
+use crate::config::table::StateBackend;
 
 /// Schema version of a timer's row.
 const TIMER_VERSION: u32 = 1;
@@ -29,11 +31,38 @@ const BATCH_BYTES: usize = 1 << 20;
 pub(super) enum Backend {
     /// On local disk.
     RocksDb(Database),
+    /// In memory.
+    Memory(Tables),
+}
+
+/// Memory that the rows of all subtasks of a process share: with RocksDB blocks read, indexes, filters and memtables; with the
+/// backend in memory the rows themselves, and no more.
+///
+/// A cheap clone. The caches of [`KeyedState`](super::KeyedState) come on top.
+#[derive(Clone)]
+pub struct SharedMemory {
+    blocks: Blocks,
+    rows: memory::Budget,
+}
+
+impl SharedMemory {
+    /// A budget of `bytes`. Of RocksDB's, memtables take at most about a third. Rows in memory that outgrow it are an error.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        Self { blocks: Blocks::new(bytes), rows: memory::Budget::new(bytes) }
+    }
+
+    /// Bytes in use.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.blocks.used() + self.rows.used()
+    }
 }
 
 /// The value of a row, where it lies.
 pub(super) enum Stored<'a> {
     RocksDb(Pinned<'a>),
+    Memory(memory::Row),
 }
 
 /// Rows of one column family from `lower` up to but without `upper`.
@@ -46,38 +75,79 @@ pub(super) struct Span<'a> {
     pub(super) again: bool,
 }
 
-/// Stands on one row after the other of a [`Span`]. It sees what was written before it was made.
+/// Stands on one row after the other of a [`Span`]. It sees what was written before it was made. The thread that has one must
+/// not write meanwhile: in memory, a write waits until it is gone.
 pub(super) enum RowCursor<'a> {
     RocksDb(RocksDbCursor<'a>),
+    Memory(memory::Cursor<'a>),
 }
 
 impl Backend {
     /// Opens (or makes) the rows in `dir`, with the column families `families` and those that are there.
-    pub(super) fn open(dir: &Path, families: &[String], shared: &SharedMemory, place: &str) -> Result<Self, Error> {
-        Ok(Self::RocksDb(Database::open(dir, families, shared, place)?))
-    }
-
-    /// The same, after the files of the local cut `from` have come into `dir`.
-    pub(super) fn open_cut(
-        from: &Path,
+    pub(super) fn open(
+        kind: StateBackend,
         dir: &Path,
         families: &[String],
-        shared: &SharedMemory,
-        place: &str,
+        (shared, place): (&SharedMemory, &str),
     ) -> Result<Self, Error> {
-        Database::link(from, dir, place)?;
-        Self::open(dir, families, shared, place)
+        Ok(match kind {
+            StateBackend::Rocksdb => Self::RocksDb(Database::open(dir, families, &shared.blocks, place)?),
+            StateBackend::Memory => Self::Memory(Tables::open(dir, families, &shared.rows, place)?),
+        })
     }
 
-    /// Opens the local cut in `dir` to be read only.
-    pub(super) fn open_read_only(dir: &Path, shared: &SharedMemory, place: &str) -> Result<Self, Error> {
-        Ok(Self::RocksDb(Database::open_read_only(dir, shared, place)?))
+    /// Opens the local cut in `dir`, of whatever backend, to read the rows of `range`.
+    pub(super) fn open_read_only(
+        dir: &Path,
+        range: KeyGroupRange,
+        (shared, place): (&SharedMemory, &str),
+    ) -> Result<Self, Error> {
+        Ok(match Self::of(dir, place)? {
+            StateBackend::Rocksdb => Self::RocksDb(Database::open_read_only(dir, &shared.blocks, place)?),
+            StateBackend::Memory => Self::Memory(Tables::open_read_only(dir, range, place)?),
+        })
+    }
+
+    /// Which backend took the local cut in `dir`.
+    pub(super) fn of(dir: &Path, place: &str) -> Result<StateBackend, Error> {
+        if Database::is_in(dir) {
+            Ok(StateBackend::Rocksdb)
+        } else if memory::names(dir, place)?.is_empty() {
+            Err(Error::NoCut { place: place.to_owned(), dir: dir.to_owned() })
+        } else {
+            Ok(StateBackend::Memory)
+        }
+    }
+
+    /// Brings the files of the local cut `from` into `dir`, where they can be opened as they are.
+    pub(super) fn link(kind: StateBackend, from: &Path, dir: &Path, place: &str) -> Result<(), Error> {
+        match kind {
+            StateBackend::Rocksdb => Database::link(from, dir, place),
+            StateBackend::Memory => memory::link(from, dir, place),
+        }
+    }
+
+    /// Which backend it is.
+    pub(super) fn kind(&self) -> StateBackend {
+        match self {
+            Self::RocksDb(_) => StateBackend::Rocksdb,
+            Self::Memory(_) => StateBackend::Memory,
+        }
+    }
+
+    /// Bytes of memory that the rows take, where that is where they are.
+    pub(super) fn used(&self) -> usize {
+        match self {
+            Self::RocksDb(_) => 0,
+            Self::Memory(tables) => tables.used(),
+        }
     }
 
     /// The column families, by index: the declared states', then those that are there beside them.
     pub(super) fn families(&self) -> &[String] {
         match self {
             Self::RocksDb(database) => database.families(),
+            Self::Memory(tables) => tables.families(),
         }
     }
 
@@ -85,6 +155,7 @@ impl Backend {
     pub(super) fn get_many(&self, state: usize, rows: &Rows) -> Result<Vec<Option<Stored<'_>>>, Error> {
         match self {
             Self::RocksDb(database) => database.get_many(state, rows.iter()),
+            Self::Memory(tables) => tables.get_many(state, rows.iter()),
         }
     }
 
@@ -92,6 +163,7 @@ impl Backend {
     pub(super) fn get(&self, state: usize, row: &[u8]) -> Result<Option<Stored<'_>>, Error> {
         match self {
             Self::RocksDb(database) => Ok(database.get(state, row)?.map(Stored::RocksDb)),
+            Self::Memory(tables) => Ok(tables.get(state, row)?.map(Stored::Memory)),
         }
     }
 
@@ -104,6 +176,7 @@ impl Backend {
     pub(super) fn cursor(&self, state: usize, span: &Span<'_>) -> Result<RowCursor<'_>, Error> {
         match self {
             Self::RocksDb(database) => Ok(RowCursor::RocksDb(database.cursor(state, span)?)),
+            Self::Memory(tables) => Ok(RowCursor::Memory(tables.cursor(state, span)?)),
         }
     }
 
@@ -175,6 +248,7 @@ impl Backend {
     pub(super) fn writes(&self) -> Writes<'_> {
         let batch = match self {
             Self::RocksDb(database) => Batch::RocksDb(database.batch()),
+            Self::Memory(tables) => Batch::Memory(tables),
         };
         Writes { batch, bytes: 0 }
     }
@@ -183,13 +257,15 @@ impl Backend {
     pub(super) fn flush(&self) -> Result<(), Error> {
         match self {
             Self::RocksDb(database) => database.flush(),
+            Self::Memory(tables) => tables.flush(),
         }
     }
 
     /// Takes the local cut: all files of the last flush, in `dir`, which must not exist.
     pub(super) fn cut(&self, dir: &Path, shared: &SharedMemory) -> Result<Vec<LocalFile>, Error> {
         match self {
-            Self::RocksDb(database) => database.cut(dir, shared),
+            Self::RocksDb(database) => database.cut(dir, &shared.blocks),
+            Self::Memory(tables) => tables.cut(dir),
         }
     }
 
@@ -211,6 +287,7 @@ impl Backend {
     fn place(&self) -> (&str, &Path) {
         match self {
             Self::RocksDb(database) => database.place(),
+            Self::Memory(tables) => tables.place(),
         }
     }
 }
@@ -221,6 +298,7 @@ impl Deref for Stored<'_> {
     fn deref(&self) -> &[u8] {
         match self {
             Self::RocksDb(value) => value,
+            Self::Memory(row) => row.value(),
         }
     }
 }
@@ -230,6 +308,7 @@ impl RowCursor<'_> {
     pub(super) fn item(&self) -> Option<(&[u8], &[u8])> {
         match self {
             Self::RocksDb(rows) => rows.item(),
+            Self::Memory(rows) => rows.item(),
         }
     }
 
@@ -237,6 +316,7 @@ impl RowCursor<'_> {
     pub(super) fn next(&mut self) {
         match self {
             Self::RocksDb(rows) => rows.next(),
+            Self::Memory(rows) => rows.next(),
         }
     }
 
@@ -244,6 +324,7 @@ impl RowCursor<'_> {
     pub(super) fn check(&self) -> Result<(), Error> {
         match self {
             Self::RocksDb(rows) => rows.check(),
+            Self::Memory(_) => Ok(()),
         }
     }
 }
@@ -272,7 +353,7 @@ impl Rows {
     }
 }
 
-/// Writes that are handed over in batches of about [`BATCH_BYTES`], in order.
+/// Writes that are handed over in batches of about [`BATCH_BYTES`], in order; in memory one by one.
 pub(super) struct Writes<'a> {
     batch: Batch<'a>,
     bytes: usize,
@@ -280,12 +361,14 @@ pub(super) struct Writes<'a> {
 
 enum Batch<'a> {
     RocksDb(RocksDbBatch<'a>),
+    Memory(&'a Tables),
 }
 
 impl Writes<'_> {
     pub(super) fn put(&mut self, state: usize, key: &[u8], value: &[u8]) -> Result<(), Error> {
         match &mut self.batch {
             Batch::RocksDb(batch) => batch.put(state, key, value)?,
+            Batch::Memory(tables) => tables.put(state, key, value)?,
         }
         self.added(key.len() + value.len())
     }
@@ -293,6 +376,7 @@ impl Writes<'_> {
     pub(super) fn delete(&mut self, state: usize, key: &[u8]) -> Result<(), Error> {
         match &mut self.batch {
             Batch::RocksDb(batch) => batch.delete(state, key)?,
+            Batch::Memory(tables) => tables.delete(state, key)?,
         }
         self.added(key.len())
     }
@@ -301,6 +385,7 @@ impl Writes<'_> {
     pub(super) fn delete_range(&mut self, state: usize, from: &[u8], to: &[u8]) -> Result<(), Error> {
         match &mut self.batch {
             Batch::RocksDb(batch) => batch.delete_range(state, from, to)?,
+            Batch::Memory(tables) => tables.delete_range(state, from, to)?,
         }
         self.added(from.len() + to.len())
     }
@@ -318,6 +403,7 @@ impl Writes<'_> {
         self.bytes = 0;
         match &mut self.batch {
             Batch::RocksDb(batch) => batch.send(),
+            Batch::Memory(_) => Ok(()),
         }
     }
 }

@@ -43,6 +43,37 @@ pub enum Error {
         /// RocksDB's message.
         message: String,
     },
+    /// The rows in memory have outgrown their budget. A restart would come to the same.
+    #[error(
+        "{place}: the rows in memory take {used} bytes, and the half of state.memory that is theirs has {limit}: raise it, or set \
+         state.backend = \"rocksdb\", which restores the same checkpoints"
+    )]
+    Full {
+        /// The subtask.
+        place: String,
+        /// Bytes of all subtasks' rows.
+        used: usize,
+        /// What they may have.
+        limit: usize,
+    },
+    /// A damaged row file, or one of a later version.
+    #[error("{place}: the row file `{}` cannot be read: {what}", path.display())]
+    RowFile {
+        /// The subtask.
+        place: String,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A folder without a local cut.
+    #[error("{place}: the folder `{}` holds the files of no state backend", dir.display())]
+    NoCut {
+        /// The subtask.
+        place: String,
+        /// The folder.
+        dir: PathBuf,
+    },
     /// A row that this build cannot read.
     #[error("{place}: state `{state}`, row {row} in `{}`: {reason}", dir.display())]
     Row {
@@ -141,10 +172,14 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> FaultKind {
         match self {
-            Self::InUse { .. } | Self::Row { .. } | Self::Version { .. } => FaultKind::Refused,
+            Self::InUse { .. }
+            | Self::Row { .. }
+            | Self::Version { .. }
+            | Self::RowFile { .. }
+            | Self::NoCut { .. } => FaultKind::Refused,
             Self::File { .. } | Self::Storage { .. } | Self::Closed { .. } => FaultKind::External,
             Self::TooLarge { .. } => FaultKind::Guest,
-            Self::Kind { .. } => FaultKind::User,
+            Self::Kind { .. } | Self::Full { .. } => FaultKind::User,
             Self::OutsideRange { .. } | Self::TooManyFrozen { .. } | Self::Misuse { .. } | Self::Panicked { .. } => {
                 FaultKind::Internal
             }

@@ -114,7 +114,7 @@ impl KeyedState {
         let complete = matches!(restore, Restore::Empty);
         let Begun { backend, counts, lock } = restore::begin(&options, restore)?;
         let no_timers = counts.states().all(|(state, tally)| state.as_str() != TIMERS || tally.entries == 0);
-        let Options { dir: _, states, range, max_parallelism, cache_bytes, shared, clock, place } = options;
+        let Options { backend: _, dir: _, states, range, max_parallelism, cache_bytes, shared, clock, place } = options;
         let backend = Arc::new(backend);
         let writer = Writer::start(Tools {
             backend: Arc::clone(&backend),
@@ -314,6 +314,7 @@ impl KeyedState {
             fresh_bytes: (fresh + self.changes.bytes()) as u64,
             frozen_bytes: (frozen + changed) as u64,
             clean_bytes: (clean + self.runs.bytes()) as u64,
+            rows_bytes: self.rows.backend.used() as u64,
             ..self.gauges
         }
     }

@@ -3,7 +3,7 @@
 //! Owns every byte of keyed state between two calls of the guest, its local cuts and its restore from them; the sole importer
 //! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed`, `map`, `list`, `timer` (the seam's
 //! methods); of values `cache` and `layer` (memory); of maps and lists `collection` (what they share), `runs`, `run` and
-//! `changes` (memory), `scan`; `timers`; `writer` (the background thread), `backend` (what holds the rows: `rocksdb`), `restore`, `row` (stored rows).
+//! `changes` (memory), `scan`; `timers`; `writer` (the background thread), `backend` (what holds the rows: `rocksdb` or `memory`), `restore`, `row` (stored rows).
 
 mod backend;
 mod cache;
@@ -14,6 +14,7 @@ mod keyed;
 mod layer;
 mod list;
 mod map;
+mod memory;
 mod restore;
 mod rocksdb;
 mod row;
@@ -33,14 +34,15 @@ use wasmill_core::contract::StateKind;
 use wasmill_core::id::StateName;
 use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
 
+pub use self::backend::SharedMemory;
 pub use self::collection::Place;
 pub use self::error::Error;
 pub use self::keyed::KeyedState;
-pub use self::rocksdb::SharedMemory;
 pub use self::row::RowError;
 pub use self::run::{Name, Value};
 pub use self::scan::{PAGE_BYTES, PAGE_ENTRIES, Page, Range};
 use crate::clock::SharedClock;
+pub use crate::config::table::StateBackend;
 pub use wasmill_core::checkpoint::counts::{Counts, Tally};
 
 /// One declared state; its index is that in `OperatorContract::states`.
@@ -57,6 +59,8 @@ pub struct StateSpec {
 /// What a subtask's state is opened with.
 #[derive(Clone)]
 pub struct Options {
+    /// What holds the rows.
+    pub backend: StateBackend,
     /// The subtask's own folder: made if it is missing, emptied if it is not; what counts lies in checkpoints. On one file
     /// system with the local cuts, which are hard links.
     pub dir: PathBuf,
@@ -70,7 +74,7 @@ pub struct Options {
     /// yet frozen. Frozen layers (each at most a quarter, at most three) come on top. Where there is value state beside maps and
     /// lists, each of the two has half.
     pub cache_bytes: usize,
-    /// RocksDB's memory.
+    /// The backends' memory.
     pub shared: SharedMemory,
     /// For durations.
     pub clock: SharedClock,
@@ -84,14 +88,14 @@ pub enum Restore {
     /// Nothing.
     Empty,
     /// The local cut in `dir` (as it was, or downloaded), taken by a subtask of the same key groups: its files are linked in
-    /// and opened as they are. `dir` is only read and may be deleted afterwards.
+    /// and opened as they are, or its rows copied where another backend took it. `dir` is only read and may be deleted afterwards.
     Same {
         /// The local cut.
         dir: PathBuf,
         /// Its counts.
         counts: Counts,
     },
-    /// Local cuts of which the rows of the subtask's key groups are copied: a restore at another parallelism.
+    /// Local cuts, of any backend, of which the rows of the subtask's key groups are copied: a restore at another parallelism.
     Rows {
         /// The local cuts; those of other key groups are skipped over.
         dirs: Vec<PathBuf>,
@@ -122,7 +126,9 @@ impl EagerOut<'_> {
 /// What the background thread hands back for a barrier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalCut {
-    /// The folder of hard links; whoever took it deletes it.
+    /// What took it.
+    pub backend: StateBackend,
+    /// The folder of links; whoever took it deletes it.
     pub dir: PathBuf,
     /// Its files by name.
     pub files: Vec<LocalFile>,
@@ -141,7 +147,7 @@ pub struct LocalFile {
     pub name: String,
     /// Its size.
     pub bytes: u64,
-    /// Of a table file (which never changes), the key groups of its keys and range tombstones; else `None`.
+    /// Of a file of rows (which never changes), the key groups of its keys and range tombstones; else `None`.
     pub key_groups: Option<KeyGroupRange>,
 }
 
@@ -156,12 +162,14 @@ pub struct Gauges {
     pub fresh_bytes: u64,
     /// Bytes frozen, or written out and not yet settled.
     pub frozen_bytes: u64,
-    /// Bytes that RocksDB has too, and all of maps and lists that are in memory.
+    /// Bytes that the backend has too, and all of maps and lists that are in memory.
     pub clean_bytes: u64,
     /// Look-ups that the cache answered.
     pub hits: u64,
-    /// Look-ups that asked RocksDB.
+    /// Look-ups that asked the backend.
     pub misses: u64,
+    /// Bytes of memory that hold the rows behind the cache, where the backend is in memory.
+    pub rows_bytes: u64,
     /// Layers frozen without a barrier, because fresh had grown.
     pub write_outs: u64,
     /// How long the subtask waited for the background thread.

@@ -42,12 +42,21 @@ pub(super) fn begin(options: &Options, restore: Restore) -> Result<Begun, Error>
     let mut families = declared(options)?;
     families.push(TIMERS.to_owned());
     let mut counts = Counts::new(options.states.iter().map(|state| state.name.clone()), options.range);
-    let open = |families: &[String]| Backend::open(&dir, families, &options.shared, &options.place);
+    let shared = (&options.shared, &*options.place);
+    let open = |families: &[String]| Backend::open(options.backend, &dir, families, shared);
+    let restore = match restore {
+        // Files of another backend cannot be opened as they are.
+        Restore::Same { dir, counts } if Backend::of(&dir, &options.place)? != options.backend => {
+            Restore::Rows { dirs: vec![dir], counts }
+        }
+        restore => restore,
+    };
     let backend = match restore {
         Restore::Empty => open(&families)?,
         Restore::Same { dir: cut, counts: taken } => {
             counts.merge(&taken.restrict(options.range));
-            Backend::open_cut(&cut, &dir, &families, &options.shared, &options.place)?
+            Backend::link(options.backend, &cut, &dir, &options.place)?;
+            open(&families)?
         }
         Restore::Rows { dirs, counts: taken } => {
             let (backend, copied) = copy(options, &dirs, families, open)?;
@@ -100,7 +109,7 @@ fn copy(
 ) -> Result<(Backend, Counts), Error> {
     let sources = dirs
         .iter()
-        .map(|dir| Backend::open_read_only(dir, &options.shared, &options.place))
+        .map(|dir| Backend::open_read_only(dir, options.range, (&options.shared, &options.place)))
         .collect::<Result<Vec<_>, _>>()?;
     for source in &sources {
         add_missing(&mut families, source.families());

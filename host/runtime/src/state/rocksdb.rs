@@ -20,27 +20,23 @@ use super::error::Error;
 /// A value that lies in RocksDB's memory.
 pub(super) use ::rocksdb::DBPinnableSlice as Pinned;
 
-/// Memory that all subtasks' RocksDBs of a process share: blocks read, indexes, filters and memtables.
-///
-/// A cheap clone. The caches of [`KeyedState`](super::KeyedState) come on top.
+/// Memory that all RocksDBs of a process share: blocks read, indexes, filters and memtables. A cheap clone.
 #[derive(Clone)]
-pub struct SharedMemory {
+pub(super) struct Blocks {
     blocks: Cache,
     buffers: WriteBufferManager,
 }
 
-impl SharedMemory {
+impl Blocks {
     /// A budget of `bytes`, of which memtables take at most about a third.
-    #[must_use]
-    pub fn new(bytes: usize) -> Self {
+    pub(super) fn new(bytes: usize) -> Self {
         let blocks = Cache::new_lru_cache(bytes);
         let buffers = WriteBufferManager::new_write_buffer_manager_with_cache(bytes / 3, false, blocks.clone());
         Self { blocks, buffers }
     }
 
     /// Bytes in use, memtables included.
-    #[must_use]
-    pub fn used(&self) -> usize {
+    pub(super) fn used(&self) -> usize {
         self.blocks.get_usage()
     }
 }
@@ -56,9 +52,9 @@ pub(super) struct Database {
 
 impl Database {
     /// Opens (or makes) the database in `dir`, with the column families `families` and those that are there.
-    pub(super) fn open(dir: &Path, families: &[String], shared: &SharedMemory, place: &str) -> Result<Self, Error> {
+    pub(super) fn open(dir: &Path, families: &[String], shared: &Blocks, place: &str) -> Result<Self, Error> {
         let mut families = families.to_vec();
-        if dir.join("CURRENT").exists() {
+        if Self::is_in(dir) {
             add_missing(&mut families, &families_of(dir, place)?);
         }
         let mut options = db_options(shared);
@@ -71,12 +67,17 @@ impl Database {
     }
 
     /// Opens the database in `dir` to be read only.
-    pub(super) fn open_read_only(dir: &Path, shared: &SharedMemory, place: &str) -> Result<Self, Error> {
+    pub(super) fn open_read_only(dir: &Path, shared: &Blocks, place: &str) -> Result<Self, Error> {
         let families = families_of(dir, place)?;
         let descriptors = families.iter().map(|name| ColumnFamilyDescriptor::new(name, family_options(shared)));
         let db = DB::open_cf_descriptors_read_only(&db_options(shared), dir, descriptors, false)
             .map_err(|error| storage(place, "open", dir, &error))?;
         Ok(Self { db, families, place: place.to_owned(), dir: dir.to_owned() })
+    }
+
+    /// Whether there is a database in `dir`.
+    pub(super) fn is_in(dir: &Path) -> bool {
+        dir.join("CURRENT").exists()
     }
 
     /// Links a local cut's table files into `to` and copies the others, which RocksDB changes.
@@ -153,7 +154,7 @@ impl Database {
     }
 
     /// Takes the local cut: hard links to all files, in `dir`, which must not exist.
-    pub(super) fn cut(&self, dir: &Path, shared: &SharedMemory) -> Result<Vec<LocalFile>, Error> {
+    pub(super) fn cut(&self, dir: &Path, shared: &Blocks) -> Result<Vec<LocalFile>, Error> {
         let mut bounds = self.file_bounds()?;
         let take = || Checkpoint::new(&self.db)?.create_checkpoint(dir);
         take().map_err(|error| storage(&self.place, "take a local cut", dir, &error))?;
@@ -288,7 +289,7 @@ fn group_bounds(start: Option<&[u8]>, end: Option<&[u8]>) -> KeyGroupRange {
     }
 }
 
-fn db_options(shared: &SharedMemory) -> Options {
+fn db_options(shared: &Blocks) -> Options {
     // What is in memory when the database is closed belongs to no local cut: writing it would only delay a restart. The
     // library has no setter for this one, and knows its name.
     let quick = Options::default().get_options_from_string("avoid_flush_during_shutdown=true");
@@ -306,7 +307,7 @@ fn db_options(shared: &SharedMemory) -> Options {
     options
 }
 
-fn family_options(shared: &SharedMemory) -> Options {
+fn family_options(shared: &Blocks) -> Options {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&shared.blocks);
     table.set_block_size(8 << 10);

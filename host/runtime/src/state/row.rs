@@ -155,7 +155,7 @@ pub(super) fn compare_keys(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     varint(a.len() as u32).0.cmp(&varint(b.len() as u32).0)
 }
 
-fn encode_varint(number: u32, out: &mut Vec<u8>) {
+pub(super) fn encode_varint(number: u32, out: &mut Vec<u8>) {
     let (bytes, len) = varint(number);
     out.extend_from_slice(&bytes[..len]);
 }
@@ -180,7 +180,7 @@ fn encode_long_varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-fn decode_varint(bytes: &[u8]) -> Result<(u32, &[u8]), RowError> {
+pub(super) fn decode_varint(bytes: &[u8]) -> Result<(u32, &[u8]), RowError> {
     let (number, rest) = decode_number(bytes, MAX_VARINT_BYTES)?;
     Ok((u32::try_from(number).map_err(|_| RowError::Number)?, rest))
 }

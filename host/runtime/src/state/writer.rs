@@ -12,11 +12,10 @@ use std::sync::mpsc;
 use parking_lot::{Condvar, Mutex};
 
 use super::Counts;
-use super::backend::Backend;
+use super::backend::{Backend, SharedMemory};
 use super::changes::Changes;
 use super::error::Error;
 use super::layer::Layer;
-use super::rocksdb::SharedMemory;
 use super::timers::TimerLayer;
 use super::{LocalCut, OnCut};
 use crate::clock::SharedClock;
@@ -196,7 +195,7 @@ fn work(
     })?;
     let end = tools.clock.monotonic();
     let (write, cut) = (written.saturating_sub(start), end.saturating_sub(written));
-    Ok(Some(LocalCut { dir, files, counts, write, cut }))
+    Ok(Some(LocalCut { backend: tools.backend.kind(), dir, files, counts, write, cut }))
 }
 
 fn take_cut(tools: &Tools, dir: &std::path::Path) -> Result<Vec<super::LocalFile>, Error> {

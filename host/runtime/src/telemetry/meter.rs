@@ -105,7 +105,7 @@ pub struct StateTally {
     pub bytes: u64,
 }
 
-/// What the cache in front of a subtask's state did.
+/// What the cache in front of a subtask's state did, and what lies in memory behind it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheTally {
     /// Look-ups that the cache answered.
@@ -114,6 +114,8 @@ pub struct CacheTally {
     pub misses: u64,
     /// Bytes held.
     pub bytes: u64,
+    /// Bytes of rows in memory behind it.
+    pub rows: u64,
 }
 
 /// The split of a source subtask whose watermark is the least of those that are neither idle nor ended.

@@ -110,6 +110,8 @@ metrics! {
         "Look-ups of state that went to the backend, as of the last barrier.";
     CACHE_BYTES = "wasmill_cache_bytes", Gauge, "bytes", SUBTASK,
         "Bytes in the cache in front of a subtask's state, as of the last barrier.";
+    ROWS_BYTES = "wasmill_state_memory_bytes", Gauge, "bytes", SUBTASK,
+        "Bytes of memory that hold a subtask's rows behind the cache with `state.backend = \"memory\"`, as of the last barrier; with `rocksdb` 0.";
     CHECKPOINTS_COMPLETED = "wasmill_checkpoints_completed_total", Counter, "checkpoints", JOB,
         "Checkpoints decided.";
     CHECKPOINTS_FAILED = "wasmill_checkpoints_failed_total", Counter, "checkpoints", JOB,

@@ -107,6 +107,7 @@ fn show_subtask(job: &str, reading: &Reading, now: Timestamp) {
     metric::CACHE_HITS.reach(labels, reading.cache.hits);
     metric::CACHE_MISSES.reach(labels, reading.cache.misses);
     metric::CACHE_BYTES.set(labels, count(reading.cache.bytes));
+    metric::ROWS_BYTES.set(labels, count(reading.cache.rows));
     for (reason, records) in reading.dropped.iter().filter(|(_, records)| *records > 0) {
         metric::DROPPED.reach(&[job, uid, subtask, reason.as_str()], *records);
     }

@@ -32,7 +32,7 @@ use crate::exchange::gate::{Gate, InputChannel, OnLate};
 use crate::exchange::route::{OutEdge, Outputs, Routing};
 use crate::guest::Component;
 use crate::job::operator::{Seat, bytes};
-use crate::state::{Restore, SharedMemory};
+use crate::state::{Restore, SharedMemory, StateBackend};
 use crate::subtask::operator::{Cut, OperatorSubtask, Options, Snapshots};
 use crate::subtask::{CallState, Context};
 use crate::telemetry::SubtaskMeter;
@@ -196,6 +196,7 @@ impl Stage {
             config: &case.settings.config,
             limits: &limits,
             has_keys,
+            backend: StateBackend::Rocksdb,
             dir: scratch.join("state"),
             cache_bytes: STATE_BYTES,
             memory: &memory,

@@ -4,7 +4,7 @@
 
 use std::ops::Bound;
 
-use super::{Backend, RowCursor, Span, Writes};
+use super::{Backend, RowCursor, Rows, Span, Writes};
 use crate::state::StateSpec;
 use crate::state::changes::{Changes, KeyChanges};
 use crate::state::error::Error;
@@ -98,16 +98,18 @@ impl Backend {
     /// Deletes the entries of the key with this head, which earlier changes wrote.
     fn clear(&self, state: usize, head: &[u8], writes: &mut Writes<'_>) -> Result<(), Error> {
         let (lower, upper) = bounds(head, Range::ALL);
+        let mut few = Rows::default();
         let mut rows = self.cursor(state, &Span { lower: &lower, upper: &upper, reverse: false, again: false })?;
         for _ in 0..DELETED_ONE_BY_ONE {
-            let Some((row, _)) = rows.item() else { return rows.check() };
-            writes.delete(state, row)?;
+            let Some((row, _)) = rows.item() else { break };
+            few.push_with(|key| key.extend_from_slice(row));
             rows.next();
         }
-        if rows.item().is_some() {
-            writes.delete_range(state, &lower, &upper)?;
-        }
-        rows.check()
+        let more = rows.item().is_some();
+        rows.check()?;
+        drop(rows);
+        few.iter().try_for_each(|row| writes.delete(state, row))?;
+        if more { writes.delete_range(state, &lower, &upper) } else { Ok(()) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Maps and lists: what is asked of RocksDB, what is kept in memory, what clearing leaves.
+//! Maps and lists: what is asked of the backend, what is kept in memory, what clearing leaves.
 
 use super::*;
 
@@ -26,11 +26,10 @@ fn misses(rig: &Rig) -> u64 {
     rig.state.gauges().misses
 }
 
-#[test]
-fn s2_a_key_of_all_ones_has_its_own_entries_only() {
+pub(super) fn s2_a_key_of_all_ones_has_its_own_entries_only() {
     let keys: [&[u8]; 4] = [b"\xff", b"\xff\x00", b"\xff\xff", b"\xfe"];
     let names: [&[u8]; 3] = [b"\x00", b"\x7f", b"\xff"];
-    // In memory, and in RocksDB.
+    // In the cache, and in the backend.
     for (budget, cuts) in [(64_000, false), (64_000, true), (0, true)] {
         let mut rig = rig(budget);
         for key in keys {
@@ -59,8 +58,7 @@ fn s2_a_key_of_all_ones_has_its_own_entries_only() {
 }
 
 /// S6, with a cache a fifth of what is appended.
-#[test]
-fn s6_appends_never_read_and_all_is_read_back_in_order() {
+pub(super) fn s6_appends_never_read_and_all_is_read_back_in_order() {
     const COUNT: usize = 20_000;
     let budget = 4 << 20;
     let mut rig = rig(budget);
@@ -97,8 +95,7 @@ fn s6_appends_never_read_and_all_is_read_back_in_order() {
     assert_eq!(middle.elements(b"k", COUNT as u64 / 2, 9), [element(COUNT / 2)]);
 }
 
-#[test]
-fn what_is_in_the_cache_is_not_asked_of_rocksdb() {
+pub(super) fn what_is_in_the_cache_is_not_asked_of_the_backend() {
     let mut rig = rig(1 << 20);
     filled(&mut rig, b"k", 1_000);
     rig.append(b"k", &[b"0", b"1", b"2"]);
@@ -128,8 +125,7 @@ fn what_is_in_the_cache_is_not_asked_of_rocksdb() {
     assert_eq!(misses(&rig), asked);
 }
 
-#[test]
-fn a_small_map_is_read_whole_when_it_is_asked_for_again() {
+pub(super) fn a_small_map_is_read_whole_when_it_is_asked_for_again() {
     let mut rig = rig(1 << 20);
     filled(&mut rig, b"k", 100);
     let cut = rig.cut();
@@ -141,8 +137,7 @@ fn a_small_map_is_read_whole_when_it_is_asked_for_again() {
     assert_eq!(misses(&rig), 2);
 }
 
-#[test]
-fn clearing_costs_the_same_however_many_entries_there_are() {
+pub(super) fn clearing_costs_the_same_however_many_entries_there_are() {
     for entries in [1, 256, 257, 5_000] {
         let mut rig = rig(1 << 20);
         filled(&mut rig, b"k", entries);
@@ -162,8 +157,7 @@ fn clearing_costs_the_same_however_many_entries_there_are() {
     }
 }
 
-#[test]
-fn an_entry_written_and_removed_before_the_barrier_leaves_nothing() {
+pub(super) fn an_entry_written_and_removed_before_the_barrier_leaves_nothing() {
     let mut rig = rig(1 << 20);
     rig.put(b"k", b"a", b"1");
     rig.remove(b"k", b"a");
@@ -177,8 +171,7 @@ fn an_entry_written_and_removed_before_the_barrier_leaves_nothing() {
     assert_eq!(again.state.counts().total(), Tally::default());
 }
 
-#[test]
-fn a_page_ends_by_bytes_and_an_entry_that_is_larger_is_a_page() {
+pub(super) fn a_page_ends_by_bytes_and_an_entry_that_is_larger_is_a_page() {
     let mut rig = rig(64 << 20);
     for n in 0..5 {
         rig.put(b"k", &name(n), &vec![n as u8; PAGE_BYTES / 2]);
@@ -191,8 +184,7 @@ fn a_page_ends_by_bytes_and_an_entry_that_is_larger_is_a_page() {
     assert_eq!(rig.list(b"k", 100).len(), 5);
 }
 
-#[test]
-fn bounds_that_cross_hold_nothing() {
+pub(super) fn bounds_that_cross_hold_nothing() {
     let mut rig = rig(64_000);
     filled(&mut rig, b"k", 3);
     let (low, high) = (name(0), name(2));
@@ -217,8 +209,7 @@ fn bounds_that_cross_hold_nothing() {
     }
 }
 
-#[test]
-fn removed_entries_do_not_pile_up_in_the_way_of_a_scan() {
+pub(super) fn removed_entries_do_not_pile_up_in_the_way_of_a_scan() {
     let mut rig = rig(1 << 20);
     for round in 0..20 {
         for n in 0..500 {
@@ -245,8 +236,7 @@ fn a_state_used_as_another_kind_is_an_error() {
     assert!(rig.state.list_append(0, b"k", KeyHash::of(b"k"), []).is_err());
 }
 
-#[test]
-fn a_state_whose_kind_has_changed_is_refused_at_its_first_row() {
+pub(super) fn a_state_whose_kind_has_changed_is_refused_at_its_first_row() {
     let mut rig = Rig::new(0);
     rig.set(0, b"k", b"value");
     let cut = rig.cut();

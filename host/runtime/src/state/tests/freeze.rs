@@ -6,7 +6,7 @@ use super::*;
 use crate::clock::Clock;
 
 /// Holds the background thread at the end of a cut until the sender is dropped.
-fn hold(rig: &mut Rig) -> mpsc::Sender<()> {
+pub(super) fn hold(rig: &mut Rig) -> mpsc::Sender<()> {
     let (go_on, held) = mpsc::channel::<()>();
     let (reached, at_hold) = mpsc::channel();
     rig.taken += 1;
@@ -26,8 +26,7 @@ fn model_of(pairs: &[(&[u8], &[u8])]) -> Model {
 }
 
 /// I3, I4. Fails where anything is written past a queued cut: on another thread, or out of order.
-#[test]
-fn nothing_newer_than_the_barrier_is_in_its_cut() {
+pub(super) fn nothing_newer_than_the_barrier_is_in_its_cut() {
     let mut rig = Rig::new(64_000);
     rig.set(0, b"a", b"before");
     let go_on = hold(&mut rig);
@@ -52,8 +51,7 @@ fn nothing_newer_than_the_barrier_is_in_its_cut() {
     assert_holds(&mut restored.state, all(), &model, &keys);
 }
 
-#[test]
-fn two_snapshots_may_wait_for_their_cut_and_a_third_is_refused() {
+pub(super) fn two_snapshots_may_wait_for_their_cut_and_a_third_is_refused() {
     let mut rig = Rig::new(64_000);
     let go_on = hold(&mut rig);
     assert!(rig.state.can_freeze());
@@ -93,8 +91,7 @@ impl Clock for LettingGo {
     }
 }
 
-#[test]
-fn the_subtask_waits_at_a_quarter_of_the_budget_and_measures_it() {
+pub(super) fn the_subtask_waits_at_a_quarter_of_the_budget_and_measures_it() {
     let root = tempfile::tempdir().unwrap();
     let clock = Arc::new(LettingGo { go_on: parking_lot::Mutex::new(None), asked: ManualClock::default() });
     let options = Options { clock: clock.clone(), ..options(&root.path().join("state"), all(), 64_000) };
@@ -116,8 +113,7 @@ fn the_subtask_waits_at_a_quarter_of_the_budget_and_measures_it() {
     assert!(rig.state.gauges().fresh_bytes < 1_000);
 }
 
-#[test]
-fn a_cut_names_its_files_with_their_sizes_and_key_groups() {
+pub(super) fn a_cut_names_its_files_with_their_sizes_and_key_groups() {
     let mut rig = Rig::new(64_000);
     let keys = some_keys();
     for key in &keys {
@@ -138,8 +134,7 @@ fn a_cut_names_its_files_with_their_sizes_and_key_groups() {
     }
 }
 
-#[test]
-fn a_cut_shares_the_files_that_did_not_change() {
+pub(super) fn a_cut_shares_the_files_that_did_not_change() {
     let mut rig = Rig::new(64_000);
     rig.set(0, b"a", b"1");
     let first = rig.cut();
@@ -152,8 +147,7 @@ fn a_cut_shares_the_files_that_did_not_change() {
     assert_eq!(tables(&second).len(), tables(&first).len() + 1);
 }
 
-#[test]
-fn of_a_key_in_many_layers_the_newest_value_counts() {
+pub(super) fn of_a_key_in_many_layers_the_newest_value_counts() {
     let mut rig = Rig::new(64_000);
     for round in 0..5u8 {
         rig.set(0, b"a", &[round]);
@@ -170,8 +164,7 @@ fn of_a_key_in_many_layers_the_newest_value_counts() {
     }
 }
 
-#[test]
-fn a_state_that_fits_the_cache_never_asks_rocksdb() {
+pub(super) fn a_state_that_fits_the_cache_never_asks_the_backend() {
     let mut rig = Rig::new(64 << 20);
     for round in 0..5u32 {
         for key in 0..2_000u32 {
@@ -185,8 +178,7 @@ fn a_state_that_fits_the_cache_never_asks_rocksdb() {
     assert_eq!(rig.state.gauges().misses, 0);
 }
 
-#[test]
-fn what_is_forgotten_is_read_again() {
+pub(super) fn what_is_forgotten_is_read_again() {
     let mut rig = Rig::new(20_000);
     let keys: Vec<Vec<u8>> = (0..5_000u32).map(|key| key.to_be_bytes().to_vec()).collect();
     for (n, key) in keys.iter().enumerate() {

@@ -1,12 +1,16 @@
-//! Keyed state as a whole: against a model, across freezes, restores, failures.
+//! Keyed state as a whole: against a model, across freezes, restores, failures; what does not depend on the backend alone over
+//! each of them.
 
 mod collection;
+mod conformance;
 mod failure;
 mod freeze;
+mod memory;
 mod model;
 mod restore;
 mod timers;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -20,6 +24,22 @@ use wasmill_core::record::Column;
 
 use super::*;
 use crate::clock::ManualClock;
+
+thread_local! {
+    static BACKEND: Cell<StateBackend> = const { Cell::new(StateBackend::Rocksdb) };
+}
+
+/// What the states of this thread are opened with.
+fn backend() -> StateBackend {
+    BACKEND.get()
+}
+
+/// Runs a test with states of this backend.
+fn with(backend: StateBackend, test: impl FnOnce()) {
+    BACKEND.set(backend);
+    test();
+    BACKEND.set(StateBackend::default());
+}
 
 /// State index and key to value.
 type Model = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
@@ -52,12 +72,16 @@ fn mixed(dir: &Path, range: KeyGroupRange, cache_bytes: usize) -> Options {
 fn options(dir: &Path, range: KeyGroupRange, cache_bytes: usize) -> Options {
     let states = (0..2).map(|index| StateSpec { name: state_name(index), kind: StateKind::Value, version: 1 });
     Options {
+        backend: backend(),
         dir: dir.to_owned(),
         states: states.collect(),
         range,
         max_parallelism: max(),
         cache_bytes,
-        shared: SharedMemory::new(8 << 20),
+        shared: SharedMemory::new(match backend() {
+            StateBackend::Rocksdb => 8 << 20,
+            StateBackend::Memory => 256 << 20,
+        }),
         clock: Arc::new(ManualClock::default()),
         place: "op/0".to_owned(),
     }

@@ -1,6 +1,8 @@
-//! Random operations on values, maps and lists against plain ones.
+//! Random operations on values, maps, lists and timers, over each backend, against plain ones.
 
 use proptest::prelude::*;
+use wasmill_core::time::Timestamp;
+use wasmill_core::timer::{Domain, TIMERS, Timer};
 
 use super::*;
 
@@ -25,14 +27,18 @@ enum Step {
     Append(usize, usize, usize),
     Elements(usize, u64, usize),
     ClearList(usize),
+    SetTimer(usize, i8),
+    DeleteTimer(usize, i8),
+    /// Takes what is due.
+    Due(i8),
     Maintain,
     Freeze,
     /// Waits for the oldest cut that is under way.
     Cut,
-    /// Goes on from the newest cut taken, as after a failure.
-    Reopen,
-    /// The same, restored as two subtasks and again as one.
-    Rescale(u16),
+    /// Goes on from the newest cut taken, as after a failure, in a backend.
+    Reopen(StateBackend),
+    /// The same, restored as two subtasks and again as one, each in a backend.
+    Rescale(u16, [StateBackend; 3]),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -58,12 +64,23 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (0..4usize, 0..30usize, len()).prop_map(|(key, count, len)| Step::Append(key, count, len)),
         3 => (0..4usize, 0..40u64, 0..40usize).prop_map(|(key, start, limit)| Step::Elements(key, start, limit)),
         2 => key.prop_map(Step::ClearList),
+        8 => (0..8usize, any::<i8>()).prop_map(|(key, millis)| Step::SetTimer(key, millis)),
+        3 => (0..8usize, any::<i8>()).prop_map(|(key, millis)| Step::DeleteTimer(key, millis)),
+        2 => any::<i8>().prop_map(Step::Due),
         8 => Just(Step::Maintain),
         3 => Just(Step::Freeze),
         2 => Just(Step::Cut),
-        1 => Just(Step::Reopen),
-        1 => (0..=16u16).prop_map(Step::Rescale),
+        1 => a_backend().prop_map(Step::Reopen),
+        1 => (0..=16u16, [a_backend(), a_backend(), a_backend()]).prop_map(|(at, backends)| Step::Rescale(at, backends)),
     ]
+}
+
+fn a_backend() -> impl Strategy<Value = StateBackend> {
+    prop_oneof![Just(StateBackend::Rocksdb), Just(StateBackend::Memory)]
+}
+
+fn timer(millis: i8, key: &[u8]) -> Timer<'_> {
+    Timer { time: Timestamp::from_millis(i64::from(millis)), key, tag: 0 }
 }
 
 fn some_names() -> Vec<Vec<u8>> {
@@ -78,9 +95,48 @@ struct Contents {
     values: Model,
     maps: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>,
     lists: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
+    timers: BTreeSet<(i8, Vec<u8>)>,
 }
 
 impl Contents {
+    /// Asserts that these are the counts of what lies in `range`.
+    fn assert_counted(&self, counted: &Counts, range: KeyGroupRange) {
+        let mut counts = self.counts(range);
+        // They are counted once there was one.
+        let timers = StateName::new(TIMERS).unwrap();
+        let some = self.timers.iter().any(|(_, key)| range.contains(KeyGroup::of(key, max())));
+        if some || counted.states().any(|(state, _)| *state == timers) {
+            let index = counts.cover(&timers, range);
+            for (_, key) in &self.timers {
+                if let Some(tally) = counts.tally_mut(index, KeyGroup::of(key, max())) {
+                    *tally += Tally { entries: 1, bytes: (1 + 8 + 4 + key.len()) as u64 };
+                }
+            }
+        }
+        assert_eq!(*counted, counts);
+    }
+
+    /// Takes what is due from the state and from here: of each key the earliest, in rounds.
+    fn take_due(&mut self, until: i8, range: KeyGroupRange, state: &mut KeyedState) {
+        loop {
+            let own = |key: &[u8]| range.contains(KeyGroup::of(key, max()));
+            let mut expected: BTreeMap<Vec<u8>, i8> = BTreeMap::new();
+            for (millis, key) in self.timers.iter().filter(|(millis, key)| *millis <= until && own(key)) {
+                expected.entry(key.clone()).or_insert(*millis);
+            }
+            let due = state.take_timers(Domain::Event, timer(until, b"").time, usize::MAX).unwrap();
+            let found = due.iter().map(|id| Timer::decode(id).unwrap());
+            let found: BTreeMap<Vec<u8>, i8> = found.map(|t| (t.key.to_vec(), t.time.as_millis() as i8)).collect();
+            assert_eq!((found.len(), &found), (due.len(), &expected));
+            for (key, millis) in found {
+                self.timers.remove(&(millis, key));
+            }
+            if due.is_empty() {
+                return;
+            }
+        }
+    }
+
     fn counts(&self, range: KeyGroupRange) -> Counts {
         let mut counts = Counts::new((0..4).map(state_name), range);
         let values = self.values.iter().map(|((state, key), value)| (*state, key, key.len() + value.len()));
@@ -114,7 +170,7 @@ impl Contents {
             assert_eq!(rig.length(key), list.len() as u64);
             assert_eq!(rig.list(key, 7), list);
         }
-        assert_eq!(*rig.state.counts(), self.counts(range));
+        self.assert_counted(rig.state.counts(), range);
     }
 }
 
@@ -142,13 +198,26 @@ impl Run {
                 self.pending.push(self.model.clone());
             }
             Step::Cut => self.take(),
-            Step::Reopen => self.reopen(|_, restore| restore),
-            Step::Rescale(at) => self.reopen(|run, restore| run.rescaled(restore, *at)),
+            Step::Reopen(backend) => self.reopen(*backend, |_, restore| restore),
+            Step::Rescale(at, [one, other, last]) => {
+                self.reopen(*last, |run, restore| run.rescaled(restore, *at, [*one, *other]));
+            }
+            Step::SetTimer(key, millis) => {
+                let key = &keys[*key];
+                self.rig.state.set_timer(Domain::Event, &timer(*millis, key), KeyHash::of(key)).unwrap();
+                self.model.timers.insert((*millis, key.clone()));
+            }
+            Step::DeleteTimer(key, millis) => {
+                let key = &keys[*key];
+                self.rig.state.delete_timer(Domain::Event, &timer(*millis, key), KeyHash::of(key)).unwrap();
+                self.model.timers.remove(&(*millis, key.clone()));
+            }
+            Step::Due(until) => self.model.take_due(*until, all(), &mut self.rig.state),
             Step::Load(..) | Step::Value(..) | Step::Set(..) | Step::Clear(..) => self.value_step(step, keys),
             Step::Append(..) | Step::Elements(..) | Step::ClearList(..) => self.list_step(step, keys),
             _ => self.map_step(step, keys),
         }
-        assert_eq!(*self.rig.state.counts(), self.model.counts(all()));
+        self.model.assert_counted(self.rig.state.counts(), all());
     }
 
     /// Bytes that no other write has.
@@ -258,17 +327,18 @@ impl Run {
         if !self.pending.is_empty() {
             let cut = self.rig.cuts.recv().unwrap().unwrap();
             let model = self.pending.remove(0);
-            assert_eq!(cut.counts, model.counts(all()));
+            model.assert_counted(&cut.counts, all());
             self.newest = Some((cut, model));
         }
     }
 
-    fn reopen(&mut self, with: impl FnOnce(&mut Self, Restore) -> Restore) {
+    fn reopen(&mut self, backend: StateBackend, with: impl FnOnce(&mut Self, Restore) -> Restore) {
         while !self.pending.is_empty() {
             self.take();
         }
         let Some((cut, model)) = self.newest.clone() else { return };
         let restore = with(self, Restore::Same { dir: cut.dir, counts: cut.counts });
+        BACKEND.set(backend);
         let again = Rig::open(|dir| mixed(dir, all(), self.budget), restore);
         let before = std::mem::replace(&mut self.rig, again);
         self.left.push(before.root);
@@ -277,17 +347,20 @@ impl Run {
     }
 
     /// Restores as two subtasks, checks what each has, and hands back their cuts for one.
-    fn rescaled(&mut self, restore: Restore, at: u16) -> Restore {
+    fn rescaled(&mut self, restore: Restore, at: u16, backends: [StateBackend; 2]) -> Restore {
         let Restore::Same { dir, counts } = restore else { panic!("a cut") };
         let (_, model) = self.newest.clone().unwrap();
         let mut merged = Counts::default();
         let mut dirs = Vec::new();
-        for range in [KeyGroupRange { start: 0, end: at }, KeyGroupRange { start: at, end: 16 }] {
+        let ranges = [KeyGroupRange { start: 0, end: at }, KeyGroupRange { start: at, end: 16 }];
+        for (range, backend) in ranges.into_iter().zip(backends) {
+            BACKEND.set(backend);
             let rows = Restore::Rows { dirs: vec![dir.clone()], counts: counts.clone() };
             let mut half = Rig::open(|dir| mixed(dir, range, self.budget), rows);
             model.assert_held(&mut half, range);
             let cut = half.cut();
-            assert_eq!(cut.counts, model.counts(range));
+            model.assert_counted(&cut.counts, range);
+            model.clone().take_due(i8::MAX, range, &mut half.state);
             for file in cut.files.iter().filter_map(|file| file.key_groups) {
                 assert!(range.covers(file), "{file} in {range}");
             }
@@ -300,13 +373,15 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
     fn state_equals_plain_maps_and_each_cut_equals_them_at_its_barrier(
+        backend in a_backend(),
         steps in proptest::collection::vec(step(), 1..160),
         budget in prop_oneof![Just(0usize), Just(3_000), Just(40_000), Just(400_000), Just(64 << 20)],
     ) {
+        BACKEND.set(backend);
         let mut run = Run {
             rig: Rig::open(|dir| mixed(dir, all(), budget), Restore::Empty),
             budget,
@@ -320,6 +395,8 @@ proptest! {
         for step in &steps {
             run.step(step, &keys);
         }
-        run.reopen(|_, restore| restore);
+        run.reopen(backend, |_, restore| restore);
+        run.model.take_due(i8::MAX, all(), &mut run.rig.state);
+        run.model.assert_held(&mut run.rig, all());
     }
 }

@@ -1,11 +1,11 @@
-//! Timers in RocksDB: cut, restored as they are and by rows, counted.
+//! Timers in the backend: cut, restored as they are and by rows, counted.
 
 use wasmill_core::time::Timestamp;
 use wasmill_core::timer::{Domain, TIMERS, Timer};
 
 use super::*;
 
-/// Small enough that most timers lie in RocksDB alone.
+/// Small enough that most timers lie in the backend alone.
 const BUDGET: usize = 1 << 16;
 const TIMES: i64 = 2_000;
 
@@ -48,8 +48,7 @@ fn count(counts: &Counts) -> u64 {
     counts.states().find(|(state, _)| state.as_str() == TIMERS).map_or(0, |(_, tally)| tally.entries)
 }
 
-#[test]
-fn timers_survive_a_restore_of_the_same_range() {
+pub(super) fn timers_survive_a_restore_of_the_same_range() {
     let mut rig = filled();
     let key = key_of(3);
     rig.state.delete_timer(Domain::Event, &timer(3, &key), KeyHash::of(&key)).unwrap();
@@ -63,8 +62,7 @@ fn timers_survive_a_restore_of_the_same_range() {
     assert_eq!(all_due(&mut rig.state), expected, "and where it was taken they go on");
 }
 
-#[test]
-fn timers_go_with_their_keys_to_other_ranges() {
+pub(super) fn timers_go_with_their_keys_to_other_ranges() {
     let mut rig = filled();
     let cut = rig.cut();
     let mut times = Vec::new();

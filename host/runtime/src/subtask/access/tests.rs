@@ -10,7 +10,7 @@ use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::state::{Options, Restore, SharedMemory, StateSpec};
+use crate::state::{Options, Restore, SharedMemory, StateBackend, StateSpec};
 
 fn call() -> CallState {
     let mut call = CallState::new(None);
@@ -80,6 +80,7 @@ fn call_over_state(cache_bytes: usize) -> (tempfile::TempDir, CallState) {
         range: KeyGroupRange::all(max_parallelism),
         max_parallelism,
         cache_bytes,
+        backend: StateBackend::Rocksdb,
         shared: SharedMemory::new(8 << 20),
         clock: Arc::new(ManualClock::default()),
         place: "op/0".to_owned(),

@@ -94,5 +94,5 @@ fn tallies(counts: &state::Counts) -> Vec<StateTally> {
 
 fn cache(gauges: &state::Gauges) -> CacheTally {
     let bytes = gauges.fresh_bytes + gauges.frozen_bytes + gauges.clean_bytes;
-    CacheTally { hits: gauges.hits, misses: gauges.misses, bytes }
+    CacheTally { hits: gauges.hits, misses: gauges.misses, bytes, rows: gauges.rows_bytes }
 }

@@ -24,7 +24,7 @@ use crate::exchange::route::{OutEdge, Outputs, Routing};
 use crate::guest::contract::{self, Batch, Eager, Effects, Firing, Now};
 use crate::guest::effects::Malformed;
 use crate::guest::{Crash, Guest, GuestFactory, InstanceOptions, Limits, SharedState, StateError, packed};
-use crate::state::{KeyedState, Restore, SharedMemory, StateSpec};
+use crate::state::{KeyedState, Restore, SharedMemory, StateBackend, StateSpec};
 use crate::subtask::operator::{Cut, Instances, Options, Snapshots};
 use crate::subtask::{CallState, Context};
 use crate::telemetry::{Reading, Renewal, SubtaskMeter};
@@ -250,6 +250,7 @@ pub(in crate::subtask::operator) fn run(setting: &Setting, records: &[&str]) -> 
         range: KeyGroupRange::all(MaxParallelism::DEFAULT),
         max_parallelism: MaxParallelism::DEFAULT,
         cache_bytes: 1 << 20,
+        backend: StateBackend::Rocksdb,
         shared: SharedMemory::new(1 << 20),
         clock: Arc::clone(&clock),
         place: "op/0".to_owned(),
