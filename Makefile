@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 KILLS ?= 30
 ENV := . scripts/env;
 
-.PHONY: help setup build guests lint test demo example kill-test test-hostile bench-count clean
+.PHONY: help setup build guests lint test demo example kill-test test-hostile bench-count bench-state clean
 
 help: ## Show this list
 	@printf 'wasmill: stateful stream operators as WebAssembly components\n\n'
@@ -67,6 +67,9 @@ test-hostile: build guests ## Run components that do harm on purpose, each in a 
 
 bench-count: build guests ## Measure a keyed count: nanoseconds a record, in WebAssembly and native
 	@$(ENV) "$$CARGO_TARGET_DIR/release/bench-count"
+
+bench-state: build guests ## Measure an access of state: in memory and past it, beside a hash map and RocksDB
+	@$(ENV) "$$CARGO_TARGET_DIR/release/bench-state"
 
 clean: ## Remove what runs and builds left in the clone (not the heavy artefacts of CI's cache)
 	@$(ENV) if [ "$$CARGO_TARGET_DIR" = "$$PWD/target" ]; then rm -rf target; fi

@@ -1,6 +1,8 @@
-//! What the benchmarks share: figures, and an operator compiled into the host.
+//! What the benchmarks share: a subtask driven by hand, figures, and an operator compiled into the host.
 //!
 //! Owns no measurement: each benchmark is a binary of its own.
 
+pub mod drive;
 pub mod figure;
 pub mod native;
+pub mod rocks;

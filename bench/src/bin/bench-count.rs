@@ -5,38 +5,26 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
-use parking_lot::Mutex;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use tokio::sync::mpsc;
+use wasmill_bench::drive::{BATCH, Drive, built_component};
 use wasmill_bench::figure;
 use wasmill_bench::native::{Copying, Native};
 use wasmill_core::contract::OperatorContract;
 use wasmill_core::element::Element;
 use wasmill_core::fault::{Fault, FaultKind};
-use wasmill_core::graph::NodeKind;
-use wasmill_core::id::{Attempt, CheckpointId, OperatorUid, Parallelism, SubtaskId, SubtaskIndex};
-use wasmill_core::key_group::{KeyGroupRange, KeyHash, MaxParallelism};
+use wasmill_core::key_group::KeyHash;
 use wasmill_core::record::RecordBatch;
 use wasmill_core::time::Timestamp;
 use wasmill_example_count::CountPerKey;
 use wasmill_runtime::clock::{SharedClock, SystemClock};
-use wasmill_runtime::config::operator::OnFailure;
-use wasmill_runtime::control::Mailbox;
-use wasmill_runtime::exchange::channel::{Receiver, Sender, channel};
-use wasmill_runtime::exchange::gate::{Gate, InputChannel, OnLate};
-use wasmill_runtime::exchange::route::{OutEdge, Outputs, Routing};
+use wasmill_runtime::exchange::channel::{Receiver, Sender};
 use wasmill_runtime::guest::{
-    CallError, Component, Engine, EngineOptions, Guest, GuestFactory, InstanceOptions, Limits, SharedState,
+    CallError, Component, Engine, EngineOptions, Guest, GuestFactory, InstanceOptions, SharedState,
 };
-use wasmill_runtime::state::{KeyedState, Options, Restore, SharedMemory, StateBackend, StateSpec};
-use wasmill_runtime::subtask::operator::{self, Cut, Instances, OperatorSubtask, Snapshots};
-use wasmill_runtime::subtask::{CallState, Context};
-use wasmill_runtime::telemetry::SubtaskMeter;
 
 /// Measures a keyed count in WebAssembly and native. Example: bench-count --records 10000000
 #[derive(Parser)]
@@ -58,8 +46,6 @@ struct Arguments {
     component: Option<PathBuf>,
 }
 
-/// Records of a batch.
-const BATCH: usize = 1024;
 /// Memory of the cache; RocksDB gets as much.
 const CACHE: usize = 128 << 20;
 
@@ -87,7 +73,10 @@ struct Bench {
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let engine = Engine::new(EngineOptions { cache_dir: None })?;
-    let component = engine.load(&component_path(&arguments)?)?;
+    let component = engine.load(&match &arguments.component {
+        Some(path) => path.clone(),
+        None => built_component("wasmill_example_count")?,
+    })?;
     let bench = Bench { arguments, component, clock: SystemClock::shared() };
     let (mut native, mut wasm) = (Vec::new(), Vec::new());
     println!(
@@ -112,17 +101,6 @@ fn main() -> Result<()> {
     figure::print("count_wasm_ns", wasm, "ns/record");
     figure::print("count_wasm_over_native", wasm / native, "");
     Ok(())
-}
-
-fn component_path(arguments: &Arguments) -> Result<PathBuf> {
-    if let Some(path) = &arguments.component {
-        return Ok(path.clone());
-    }
-    let own = std::env::current_exe().context("where this program is")?;
-    let target = own.parent().and_then(|release| release.parent()).ok_or_else(|| anyhow!("no target folder"))?;
-    let built = target.join("wasm32-unknown-unknown/release/wasmill_example_count.wasm");
-    ensure!(built.exists(), "{} is missing: run `make guests`", built.display());
-    Ok(built)
 }
 
 /// Makes the operator compiled into this program.
@@ -150,52 +128,22 @@ impl GuestFactory for NativeFactory {
 
 impl Bench {
     fn round(&self, side: Side) -> Result<Round> {
-        let dir = tempfile::tempdir()?;
-        let contract = self.component.contract().clone();
-        let call = Arc::new(Mutex::new(CallState::new(Some(self.state(&contract, dir.path())?))));
         let copying = Copying::default();
         let factory: Arc<dyn GuestFactory> = match side {
             Side::Wasm => Arc::new(self.component.clone()),
             Side::Native => Arc::new(NativeFactory {
-                contract: contract.clone(),
+                contract: self.component.contract().clone(),
                 clock: Arc::clone(&self.clock),
                 copying: copying.clone(),
             }),
         };
-        let instances = Instances::new(factory, instance()?, Arc::clone(&call) as SharedState, None)?;
-        let context = self.context()?;
-        let (records, receiver) = channel(Mailbox::default().bell().clone(), context.mailbox.bell().clone());
-        let (edge, emitted) = channel(context.mailbox.bell().clone(), Mailbox::default().bell().clone());
-        let gate = Gate::new(vec![InputChannel { input: 0, on_late: OnLate::Pass, receiver }], Timestamp::MIN);
-        let outputs = Outputs::new(vec![vec![OutEdge { routing: Routing::Forward, targets: vec![edge] }]]);
-        let options = operator::Options {
-            contract,
-            key_groups: KeyGroupRange::all(MaxParallelism::DEFAULT),
-            batch_records: BATCH,
-            batch_bytes: 1 << 20,
-            on_failure: OnFailure::Fail,
-            late_outputs: 0,
-            cuts: dir.path().join("cuts"),
-            snapshots: Arc::new(NoSnapshots),
-        };
-        let mut subtask = OperatorSubtask::new(context, options, (gate, outputs), instances, Arc::clone(&call));
+        let mut drive = Drive::new(factory, 0, CACHE, Arc::clone(&self.clock))?;
         let mut output = Digest::default();
-        let mut nanos = Duration::ZERO;
         let mut maker = Maker::new(&self.arguments);
-        while maker.fill(&records) {
-            let begin = self.clock.monotonic();
-            while subtask.step()? {}
-            nanos += self.clock.monotonic().saturating_sub(begin);
-            output.take(&emitted);
-        }
-        let begin = self.clock.monotonic();
-        subtask.flush()?;
-        nanos += self.clock.monotonic().saturating_sub(begin);
-        output.take(&emitted);
-        let nanos = nanos.saturating_sub(copying.total());
-        let (state, state_bytes) = self.state_digest(&call)?;
+        let took = drive.run(|records| maker.fill(records), |emitted| output.take(emitted))?;
+        let (state, state_bytes) = self.state_digest(&drive)?;
         Ok(Round {
-            nanos: nanos.as_nanos() as f64 / self.arguments.records as f64,
+            nanos: took.saturating_sub(copying.total()).as_nanos() as f64 / self.arguments.records as f64,
             output: output.hash,
             emitted: output.records,
             state,
@@ -203,68 +151,18 @@ impl Bench {
         })
     }
 
-    fn state(&self, contract: &OperatorContract, dir: &std::path::Path) -> Result<KeyedState> {
-        let states = contract
-            .states
-            .iter()
-            .map(|state| StateSpec { name: state.name.clone(), kind: state.kind, version: state.version })
-            .collect();
-        let options = Options {
-            dir: dir.join("state"),
-            states,
-            range: KeyGroupRange::all(MaxParallelism::DEFAULT),
-            max_parallelism: MaxParallelism::DEFAULT,
-            cache_bytes: CACHE,
-            backend: StateBackend::Rocksdb,
-            shared: SharedMemory::new(CACHE),
-            clock: Arc::clone(&self.clock),
-            place: "count/0".to_owned(),
-        };
-        Ok(KeyedState::open(options, Restore::Empty)?)
-    }
-
-    fn context(&self) -> Result<Context> {
-        let id = SubtaskId { uid: OperatorUid::new("count")?, index: SubtaskIndex(0) };
-        Ok(Context {
-            id: id.clone(),
-            mailbox: Mailbox::default(),
-            reports: mpsc::unbounded_channel().0,
-            clock: Arc::clone(&self.clock),
-            meter: Arc::new(SubtaskMeter::new(id, NodeKind::Operator)),
+    /// A hash over every key's value, and the counted bytes of the state.
+    fn state_digest(&self, drive: &Drive) -> Result<(u64, u64)> {
+        drive.state(|keyed| {
+            let mut hash = 0u64;
+            for key in 0..self.arguments.keys {
+                let key = key_text(key);
+                let value = keyed.value(0, &key, KeyHash::of(&key))?;
+                hash = hash.rotate_left(5) ^ value.map_or(1, |value| KeyHash::of(value).0);
+            }
+            Ok((hash, keyed.counts().total().bytes))
         })
     }
-
-    /// A hash over every key's value, and the counted bytes of the state.
-    fn state_digest(&self, call: &Mutex<CallState>) -> Result<(u64, u64)> {
-        let mut call = call.lock();
-        let keyed = call.keyed().ok_or_else(|| anyhow!("the operator keeps no state"))?;
-        let mut hash = 0u64;
-        for key in 0..self.arguments.keys {
-            let key = key_text(key);
-            let value = keyed.value(0, &key, KeyHash::of(&key))?;
-            hash = hash.rotate_left(5) ^ value.map_or(1, |value| KeyHash::of(value).0);
-        }
-        Ok((hash, keyed.counts().total().bytes))
-    }
-}
-
-fn instance() -> Result<InstanceOptions> {
-    Ok(InstanceOptions {
-        uid: OperatorUid::new("count")?,
-        subtask: SubtaskIndex(0),
-        parallelism: Parallelism::ONE,
-        attempt: Attempt(1),
-        config: "{}".to_owned(),
-        limits: Limits::default(),
-    })
-}
-
-struct NoSnapshots;
-
-impl Snapshots for NoSnapshots {
-    fn take(&self, _: Cut) {}
-    fn decided(&self, _: CheckpointId) {}
-    fn given_up(&self, _: CheckpointId) {}
 }
 
 /// Makes the same records for the same arguments.

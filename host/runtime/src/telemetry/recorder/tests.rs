@@ -22,7 +22,10 @@ fn meter() -> Arc<SubtaskMeter> {
     meter.log_lines_dropped(3);
     meter.watermark(Timestamp::from_millis(1_500));
     let state = StateName::new("count").unwrap();
-    meter.holds(vec![StateTally { state, entries: 3, bytes: 30 }], CacheTally { hits: 9, misses: 1, bytes: 64, rows: 640 });
+    meter.holds(
+        vec![StateTally { state, entries: 3, bytes: 30 }],
+        CacheTally { hits: 9, misses: 1, bytes: 64, rows: 640 },
+    );
     Arc::new(meter)
 }
 
