@@ -32,7 +32,7 @@ pub(super) enum Backend {
     /// On local disk.
     RocksDb(Database),
     /// In memory.
-    Memory(Tables),
+    Memory(Box<Tables>),
 }
 
 /// Memory that the rows of all subtasks of a process share: with RocksDB blocks read, indexes, filters and memtables; with the
@@ -92,7 +92,7 @@ impl Backend {
     ) -> Result<Self, Error> {
         Ok(match kind {
             StateBackend::Rocksdb => Self::RocksDb(Database::open(dir, families, &shared.blocks, place)?),
-            StateBackend::Memory => Self::Memory(Tables::open(dir, families, &shared.rows, place)?),
+            StateBackend::Memory => Self::Memory(Box::new(Tables::open(dir, families, &shared.rows, place)?)),
         })
     }
 
@@ -104,7 +104,7 @@ impl Backend {
     ) -> Result<Self, Error> {
         Ok(match Self::of(dir, place)? {
             StateBackend::Rocksdb => Self::RocksDb(Database::open_read_only(dir, &shared.blocks, place)?),
-            StateBackend::Memory => Self::Memory(Tables::open_read_only(dir, range, place)?),
+            StateBackend::Memory => Self::Memory(Box::new(Tables::open_read_only(dir, range, place)?)),
         })
     }
 
