@@ -42,7 +42,8 @@ pub(super) fn add_to(linker: &mut Linker<Data>, component: &Compiled, grants: &G
         for (name, item) in interface.exports(engine) {
             match item.ty {
                 ComponentItem::ComponentFunc(_) => {
-                    if access == Access::Denied || !implement(&mut to, &import, name, grants)? {
+                    let works = access != Access::Denied && implement(&mut to, &import, name, grants)?;
+                    if !works {
                         trap(&mut to, &import, name, access)?;
                     }
                 }
