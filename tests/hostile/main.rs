@@ -6,10 +6,12 @@ mod case;
 mod effects;
 mod file;
 mod guests;
+mod leak;
 mod modules;
+mod unfit;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use case::{Case, Seen};
 use wasmill_tests::Harness;
@@ -19,9 +21,16 @@ const AT_ONCE: usize = 3;
 /// The longest that the neighbour may pause, in milliseconds.
 const LONGEST_GAP_MS: u64 = 1000;
 
+/// Held by a test that measures others' pauses or memory, so that they do not measure one another.
+fn alone() -> MutexGuard<'static, ()> {
+    static MEASURING: Mutex<()> = Mutex::new(());
+    MEASURING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn each_hostile_component_gets_its_error_and_its_neighbour_goes_on() {
     Harness::get();
+    let _alone = alone();
     let cases: Vec<Case> = guests::rows().into_iter().chain(modules::rows()).collect();
     let seen = all(&cases);
     println!(
