@@ -101,8 +101,9 @@ pub fn run(case: Case) -> Seen {
     if hangs {
         let stderr = running.stderr();
         running.kill();
+        let panics = panics_in(&stderr);
         let wrong = vec![format!("it did not end in {LONGEST:?}; standard error:\n{stderr}")];
-        return Seen { case, wrong, panics: 0, gap_ms: None, rss_mib: rss >> 20, took: begun.elapsed(), code: None };
+        return Seen { case, wrong, panics, gap_ms: None, rss_mib: rss >> 20, took: begun.elapsed(), code: None };
     }
     let finished = running.wait();
     let (took, rss_mib) = (begun.elapsed(), rss >> 20);
@@ -141,10 +142,13 @@ fn most_mib(case: Case) -> u64 {
 }
 
 fn panics(finished: &Finished) -> usize {
+    panics_in(&finished.stderr).max(usize::from(matches!(finished.code, None | Some(101))))
+}
+
+/// How many panics of the host are told; guests tell of theirs in log lines.
+fn panics_in(stderr: &str) -> usize {
     let of_host = |line: &&str| line.starts_with("thread '") && line.contains("panicked at");
-    let told = finished.stderr.lines().filter(of_host).count();
-    let named = finished.stderr.matches("bug of wasmill").count();
-    told.max(named).max(usize::from(matches!(finished.code, None | Some(101))))
+    stderr.lines().filter(of_host).count().max(stderr.matches("bug of wasmill").count())
 }
 
 fn check(case: Case, job: &Job, finished: &Finished, must: &mut impl FnMut(bool, &str)) {

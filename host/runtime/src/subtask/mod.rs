@@ -23,6 +23,7 @@ use wasmill_core::id::{CheckpointId, SubtaskId};
 
 use crate::clock::SharedClock;
 use crate::control::{Mailbox, Report, Reports};
+use crate::spawn;
 use crate::telemetry::SubtaskMeter;
 
 pub use access::CallState;
@@ -52,9 +53,10 @@ fn micros(duration: Duration) -> u64 {
 }
 
 impl Context {
-    /// Runs the subtask to its end and reports how it ended.
+    /// Runs the subtask to its end and reports how it ended. A panic is a failure like any other: a job that waited for a subtask
+    /// that is no more would wait for ever.
     pub fn run(self, body: impl FnOnce(&Self) -> Result<(), Fault>) {
-        let report = match body(&self) {
+        let report = match spawn::guarded(&self.id.to_string(), || body(&self)).flatten() {
             Ok(()) => Report::Finished(self.id.clone()),
             Err(fault) => Report::Failed { subtask: self.id.clone(), fault },
         };
@@ -72,5 +74,29 @@ impl Context {
 
     fn decline(&self, checkpoint: CheckpointId, reason: &str) {
         self.report(Report::Declined { subtask: self.id.clone(), checkpoint, reason: reason.to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+    use wasmill_core::fault::FaultKind;
+    use wasmill_core::graph::NodeKind;
+    use wasmill_core::id::{OperatorUid, SubtaskIndex};
+
+    use super::*;
+    use crate::clock::ManualClock;
+
+    #[test]
+    fn a_panic_of_a_subtask_is_reported_as_its_failure() {
+        let (reports, mut inbox) = mpsc::unbounded_channel();
+        let id = SubtaskId { uid: OperatorUid::new("op").unwrap(), index: SubtaskIndex(3) };
+        let meter = Arc::new(SubtaskMeter::new(id.clone(), NodeKind::Operator));
+        let context =
+            Context { id, mailbox: Mailbox::default(), reports, clock: Arc::new(ManualClock::default()), meter };
+        context.run(|_| panic!("no luck"));
+        let Ok(Report::Failed { subtask, fault }) = inbox.try_recv() else { panic!("nothing is reported") };
+        assert_eq!((subtask.to_string().as_str(), fault.kind), ("op/3", FaultKind::Internal));
+        assert!(fault.message.contains("`op/3` panicked: no luck"), "{fault}");
     }
 }
