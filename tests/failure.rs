@@ -66,6 +66,8 @@ fn w1_after_a_trap_the_rest_goes_on_on_a_new_instance_and_the_record_is_a_dead_l
         assert!(message.contains(part), "{part}: {message}");
     }
     assert_eq!(letter["component"].as_str().map(str::len), Some(64));
+    let place = (&letter["source"], &letter["split"], &letter["position"]);
+    assert_eq!(place, (&"lines".into(), &"input.jsonl".into(), &4.into()));
 }
 
 #[test]
@@ -82,7 +84,7 @@ fn w3_a_guest_that_never_yields_is_stopped_and_its_neighbour_does_not_pause() {
     let dead = dead(&job);
     let [letter] = &dead[..] else { panic!("{dead:?}") };
     let message = letter["message"].as_str().expect("a message");
-    assert!(letter["kind"] == "time-limit" && letter["key"] == "a", "{letter}");
+    assert!(letter["kind"] == "time-limit" && letter["key"] == "a" && letter["position"] == 2, "{letter}");
     assert!(
         message.contains("200ms") && message.contains("limits.call-time") && message.contains("Probe"),
         "{message}"
@@ -153,7 +155,14 @@ fn dropped_records_leave_the_same_output_whatever_the_batch() {
 fn under_fail_the_record_is_named_and_the_job_ends_after_its_restarts() {
     let job = job(&probe("", "", ""), &["a:x", "b:panic", "a:x"]);
     let failed = job.run(&[]).expect_code(1);
-    for part in ["probe/0", "key `b`", "`process` trapped", "gave up after 1 restarts", "dead-letter"] {
+    for part in [
+        "probe/0",
+        "key `b`",
+        "input.jsonl:2 of source `lines`",
+        "`process` trapped",
+        "gave up after 1 restarts",
+        "dead-letter",
+    ] {
         assert!(failed.stderr.contains(part), "{part}: {}", failed.stderr);
     }
     assert!(job.output("out").is_empty());
@@ -172,4 +181,84 @@ fn dead_letters_are_there_once_through_kills() {
     }
     job.run(&[]).expect_code(0);
     assert_eq!((dead(&job).len(), job.output("out").lines.len()), (40, 3960));
+}
+
+#[test]
+fn a_replay_of_dead_letters_is_one_run_with_a_source_more() {
+    let long = format!("a:{}", "long".repeat(1000));
+    let limited = probe("", "on-failure = \"dead-letter\"\nlimits = { record = \"1KiB\" }", DEAD);
+    let job = job(&limited, &["a:x", &long, "b:x", "a:x"]);
+    job.run(&[]).expect_code(0);
+    assert_eq!(counts(&job), [("a".to_owned(), 2), ("b".to_owned(), 1)]);
+    assert_eq!(dead(&job)[0]["kind"], "malformed");
+    assert!(dead(&job)[0]["message"].as_str().is_some_and(|message| message.contains("limits.record")));
+    let again =
+        "[source.again]\nconnector = \"file\"\npath = \"dead/*.jsonl\"\nformat = \"dead-letter\"\n\n[operator.probe]";
+    let inputs = "input = [{ from = \"lines\", key = \"key\" }, { from = \"again\", key = \"key\" }]";
+    let mended = limited
+        .with("1KiB", "1MiB")
+        .with("[operator.probe]", again)
+        .with("input = { from = \"lines\", exchange = \"key\", key = \"key\", on-missing-key = \"drop\" }", inputs);
+    job.change(&mended);
+    job.run(&[]).expect_code(0);
+    assert_eq!(counts(&job), [("a".to_owned(), 3), ("b".to_owned(), 1)]);
+    assert_eq!(dead(&job).len(), 1);
+    job.run(&[]).expect_code(0);
+    assert_eq!(job.output("out").lines.len(), 4, "what was replayed is not replayed again");
+}
+
+/// A good line after each odd one: an empty key, one with a zero byte, bad bytes, no JSON, no key, a null key, a value that is
+/// no text.
+const ODD: &[u8] = b"{\"key\":\"\",\"text\":\"x\"}
+{\"key\":\"good\",\"text\":\"x\"}
+{\"key\":\"a\\u0000b\",\"text\":\"x\"}
+{\"key\":\"good\",\"text\":\"x\"}
+{\"key\":\"\xff\",\"text\":\"x\"}
+{\"key\":\"good\",\"text\":\"x\"}
+nonsense
+{\"key\":\"good\",\"text\":\"x\"}
+{\"text\":\"x\"}
+{\"key\":\"good\",\"text\":\"x\"}
+{\"key\":null,\"text\":\"x\"}
+{\"key\":\"good\",\"text\":\"x\"}
+{\"key\":\"a\",\"text\":5}
+{\"key\":\"good\",\"text\":\"x\"}
+";
+
+fn odd(policy: &str, rest: &str) -> Job {
+    let settings = format!("on-undecodable = \"{policy}\"");
+    let job = Job::new(&probe(&settings, &format!("on-failure = \"{policy}\""), rest));
+    std::fs::write(job.folder().join("input.jsonl"), ODD).expect("the input can be written");
+    job
+}
+
+#[test]
+fn k10_odd_records_are_handled_by_policy_with_their_place_and_the_good_ones_all_count() {
+    let lines = "[sink.aside]\nconnector = \"file\"\ninput = \"lines/dead-letter\"\npath = \"lines\"\n";
+    let expected = [(String::new(), 1), ("a\0b".to_owned(), 1), ("good".to_owned(), 7)];
+    let dropped = odd("drop", "");
+    dropped.run(&[]).expect_code(0);
+    assert_eq!(counts(&dropped), expected);
+    let job = odd("dead-letter", &format!("{DEAD}{lines}"));
+    job.run(&[]).expect_code(0);
+    assert_eq!(counts(&job), expected);
+    let undecodable: Vec<Value> = job.output("lines").records().collect();
+    let found: Vec<_> = undecodable.iter().map(|letter| (&letter["kind"], &letter["position"])).collect();
+    assert_eq!(found, [(&"undecodable".into(), &5.into()), (&"undecodable".into(), &7.into())]);
+    // `nonsense` in base64.
+    assert_eq!(undecodable[1]["value-bytes"], "bm9uc2Vuc2U=");
+    let dead = dead(&job);
+    assert_eq!((dead.len(), &dead[0]["kind"], &dead[0]["position"]), (1, &"rejected".into(), &13.into()));
+    let failed = odd("fail", "").run(&[]).expect_code(2);
+    assert!(failed.stderr.contains("input.jsonl:5") && failed.stderr.contains("dead-letter"), "{}", failed.stderr);
+}
+
+#[test]
+fn a_talkative_guest_is_cut_short_and_its_lines_say_whose_they_are() {
+    let lines = vec!["a:log hello"; 200];
+    let job = job(&probe("", "limits = { log-lines = 5 }", ""), &lines);
+    let ended = job.run(&[]).expect_code(0);
+    let said: Vec<_> = ended.stderr.lines().filter(|line| line.contains("hello")).collect();
+    assert!((1..=50).contains(&said.len()), "{} lines", said.len());
+    assert!(said.iter().all(|line| line.contains("uid=probe") && line.contains("digest=")), "{said:?}");
 }

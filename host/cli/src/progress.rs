@@ -52,6 +52,7 @@ impl Progress {
             checkpoints = status.checkpoints_completed,
             restarts = status.restarts,
             dropped = totals.dropped,
+            dead_letters = totals.dead_letters,
             "the job has ended"
         );
     }
@@ -61,6 +62,7 @@ struct Totals {
     records: u64,
     per_second: f64,
     dropped: u64,
+    dead_letters: u64,
     entries: u64,
     bytes: u64,
 }
@@ -72,6 +74,7 @@ impl Totals {
             records: sources().map(|subtask| subtask.records_in).sum(),
             per_second: sources().map(|subtask| subtask.records_per_second).sum(),
             dropped: status.subtasks.iter().flat_map(|subtask| subtask.dropped.values()).sum(),
+            dead_letters: status.subtasks.iter().flat_map(|subtask| subtask.dead_letters.values()).sum(),
             entries: status.states.iter().map(|state| state.entries).sum(),
             bytes: status.states.iter().map(|state| state.bytes).sum(),
         }
@@ -101,6 +104,9 @@ fn line(status: &JobStatus) -> String {
     if totals.dropped > 0 {
         line.push_str(&format!(" | {} dropped", show::count(totals.dropped)));
     }
+    if totals.dead_letters > 0 {
+        line.push_str(&format!(" | {} dead letters", show::count(totals.dead_letters)));
+    }
     line
 }
 
@@ -114,6 +120,7 @@ fn log(status: &JobStatus) {
         state_entries = totals.entries,
         state_bytes = totals.bytes,
         dropped = totals.dropped,
+        dead_letters = totals.dead_letters,
         checkpoint = last.map(|last| last.id.0),
         checkpoint_ms = last.map(|last| last.duration_ms),
         checkpoint_bytes_new = last.map(|last| last.bytes_new),

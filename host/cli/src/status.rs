@@ -2,14 +2,15 @@
 //!
 //! Owns how the job is found and the status laid out.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::time::Timestamp;
 use wasmill_runtime::admin::{self, Registration};
 use wasmill_runtime::config::{Pipeline, Secret};
-use wasmill_runtime::telemetry::JobStatus;
 use wasmill_runtime::telemetry::status::SubtaskStatus;
+use wasmill_runtime::telemetry::{DropReason, JobStatus};
 
 use crate::args;
 use crate::exit::Exit;
@@ -69,8 +70,19 @@ fn page(status: &JobStatus) -> String {
         page.push_str(&format!("last failure: {failure}\n"));
     }
     let subtasks: Vec<_> = status.subtasks.iter().map(row).collect();
-    let head =
-        ["subtask", "records in", "records out", "rate", "backpressure", "idle", "held", "lag", "late", "dropped"];
+    let head = [
+        "subtask",
+        "records in",
+        "records out",
+        "rate",
+        "backpressure",
+        "idle",
+        "held",
+        "lag",
+        "late",
+        "dropped",
+        "dead letters",
+    ];
     page.push_str(&format!("\n{}", show::table(&head, &subtasks)));
     if let Some(slowest) = &status.slowest_split {
         let at = slowest.watermark.map_or_else(
@@ -95,8 +107,10 @@ fn page(status: &JobStatus) -> String {
 }
 
 fn row(subtask: &SubtaskStatus) -> Vec<String> {
-    let dropped =
-        subtask.dropped.iter().map(|(reason, records)| format!("{} {}", show::count(*records), reason.as_str()));
+    let by_reason = |records: &BTreeMap<DropReason, u64>| {
+        let each = records.iter().map(|(reason, records)| format!("{} {}", show::count(*records), reason.as_str()));
+        each.collect::<Vec<_>>().join(", ")
+    };
     vec![
         format!("{}/{}", subtask.uid, subtask.index),
         show::count(subtask.records_in),
@@ -107,7 +121,8 @@ fn row(subtask: &SubtaskStatus) -> Vec<String> {
         show::percent(subtask.held),
         subtask.lag_ms.map_or_else(|| "-".to_owned(), lag_in_words),
         show::count(subtask.late),
-        dropped.collect::<Vec<_>>().join(", "),
+        by_reason(&subtask.dropped),
+        by_reason(&subtask.dead_letters),
     ]
 }
 

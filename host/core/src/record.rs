@@ -2,6 +2,9 @@
 //!
 //! Owns how byte strings lie end to end and which of them are absent. Does not own what the bytes mean.
 
+use std::fmt;
+use std::sync::Arc;
+
 use crate::key_group::KeyHash;
 use crate::time::Timestamp;
 
@@ -192,6 +195,30 @@ pub struct WatermarkMark {
     pub watermark: Timestamp,
 }
 
+/// The split of a source (a file, a partition) that records were read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The source's uid.
+    pub source: String,
+    /// The split's name.
+    pub split: String,
+}
+
+/// Where one record stood in its source, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The split.
+    pub origin: Arc<Origin>,
+    /// Its line in a file, counted from 1; elsewhere its number in the split.
+    pub position: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{} of source `{}`", self.origin.split, self.position, self.origin.source)
+    }
+}
+
 /// Records in order, with the watermarks between them. A batch without records and with a mark is a watermark alone.
 ///
 /// `keys`, `values` and `times` have one entry a record; `hashes` has one a record or none at all (not computed yet).
@@ -209,6 +236,10 @@ pub struct RecordBatch {
     pub headers: Vec<Header>,
     /// The watermarks, ascending by `after` and by time.
     pub marks: Vec<WatermarkMark>,
+    /// The split that all the records were read from; `None` where an operator made them.
+    pub origin: Option<Arc<Origin>>,
+    /// Each record's position in that split, or none at all.
+    pub positions: Vec<u64>,
 }
 
 impl RecordBatch {
@@ -231,6 +262,13 @@ impl RecordBatch {
         self.values.push(value);
     }
 
+    /// Where a record stood in its source, where that is known.
+    #[must_use]
+    pub fn place(&self, record: usize) -> Option<Place> {
+        let (origin, position) = self.origin.as_ref().zip(self.positions.get(record))?;
+        Some(Place { origin: Arc::clone(origin), position: *position })
+    }
+
     /// Bytes of keys and values.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
@@ -245,6 +283,8 @@ impl RecordBatch {
         self.values.clear();
         self.headers.clear();
         self.marks.clear();
+        self.origin = None;
+        self.positions.clear();
     }
 }
 

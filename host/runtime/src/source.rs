@@ -57,14 +57,32 @@ pub struct ReadCounts {
     pub bytes: u64,
 }
 
+/// A record that could not be decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undecodable {
+    /// The split's name.
+    pub split: String,
+    /// The record's position in it: its line, counted from 1.
+    pub position: u64,
+    /// Its bytes, where they are kept: one that is too long is not.
+    pub bytes: Option<Vec<u8>>,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
 /// Reads one subtask's splits. Called on the subtask's thread: a call returns soon and never waits for data.
 pub trait SourceReader: Send {
-    /// Appends up to `limit` records of one split to `batch` (keys, times, values). A mark is what a record itself says of its
-    /// split's watermark, whether or not it advances; its time may be anything.
+    /// Appends up to `limit` records of one split to `batch` (keys, times, values, and positions where it knows them). A mark is
+    /// what a record itself says of its split's watermark, whether or not it advances; its time may be anything.
     ///
     /// # Errors
     /// A record that cannot be decoded under policy `fail`, or an input that cannot be read; the message names file and line.
     fn read(&mut self, batch: &mut RecordBatch, limit: usize, now: Timestamp) -> Result<ReadOutcome, Fault>;
+
+    /// The records that the reads since the last call could not decode (policy `dead-letter`), in order.
+    fn take_undecodable(&mut self) -> Vec<Undecodable> {
+        Vec::new()
+    }
 
     /// How many splits are open: those that hold back the watermark. It may grow when a split ends (files are read one after
     /// the other).

@@ -123,10 +123,14 @@ impl Check<'_> {
                 .chain(pipeline.sinks.iter().flat_map(|node| &node.inputs));
             inputs.into_iter().any(|input| input.from == *uid && input.output.as_deref() == Some(DEAD_LETTER))
         };
-        for operator in &pipeline.operators {
-            let uid = &operator.uid;
-            let asked = operator.on_failure == OnFailure::DeadLetter;
-            self.that(!asked || taken(uid), &["operator", uid.as_str(), "on-failure"], || {
+        let makers = (pipeline.operators.iter())
+            .filter(|node| node.on_failure == OnFailure::DeadLetter)
+            .map(|node| ("operator", &node.uid, "on-failure"));
+        let sources = (pipeline.sources.iter())
+            .filter(|node| node.config.makes_dead_letters())
+            .map(|node| ("source", &node.uid, "on-undecodable"));
+        for (table, uid, key) in makers.chain(sources) {
+            self.that(taken(uid), &[table, uid.as_str(), key], || {
                 format!("nothing takes the dead letters: give a sink the input \"{uid}/{DEAD_LETTER}\"")
             })?;
         }
@@ -134,13 +138,17 @@ impl Check<'_> {
             .chain(pipeline.sinks.iter().map(|node| ("sink", &node.uid, &node.inputs)));
         for (table, uid, inputs) in nodes {
             for (index, input) in inputs.iter().enumerate() {
-                let asked = pipeline.operator(&input.from).is_none_or(|from| from.on_failure == OnFailure::DeadLetter);
+                let (what, key, asked) = match (pipeline.operator(&input.from), pipeline.source(&input.from)) {
+                    (Some(from), _) => ("operator", "on-failure", from.on_failure == OnFailure::DeadLetter),
+                    (_, Some(from)) => ("source", "on-undecodable", from.config.makes_dead_letters()),
+                    (None, None) => continue,
+                };
                 if input.output.as_deref() == Some(DEAD_LETTER) && !asked {
                     return Err(Error::Value {
                         place: pipeline.places.of_input(table, uid.as_str(), index, Some("from")),
                         key: format!("{table}.{uid}.input.from"),
                         message: format!(
-                            "the operator `{}` makes no dead letters: set its on-failure = \"dead-letter\"",
+                            "the {what} `{}` makes no dead letters: set its {key} = \"dead-letter\"",
                             input.from
                         ),
                     });

@@ -14,7 +14,7 @@ use super::document::{Document, Entry, Places, Value};
 use super::error::Error;
 use super::input::{Input, InputTable, KeySpec};
 use super::late::OnLate;
-use super::operator::OperatorTable;
+use super::operator::{DEAD_LETTER, OperatorTable};
 use super::pipeline::{OperatorNode, SinkNode, SourceNode, resolve, table_entries};
 use super::sink::Sink;
 use super::source::Source;
@@ -208,7 +208,8 @@ impl<'a> Reader<'a> {
         }
         let from = OperatorUid::new(from).map_err(|error| ("from", error.to_string()))?;
         let origin = self.known.get(&from);
-        if output.is_some() && origin.is_some_and(|origin| origin.table == "source") {
+        let is_source = origin.is_some_and(|origin| origin.table == "source");
+        if is_source && output.as_ref().is_some_and(|output| output != DEAD_LETTER) {
             return Err(("from", format!("the source `{from}` has one output: write `{from}`")));
         }
         let exchange = match (table.exchange, &table.key) {

@@ -77,7 +77,8 @@ pub struct Limits {
     pub value: ByteSize,
     /// The longest record that it may emit: key, value and headers. Default: `16MiB`.
     pub record: ByteSize,
-    /// What one call may hand to the host in all; bounds what the host allocates on the component's behalf. Default: `128MiB`.
+    /// What one call may hand to the host in all; more fails the call. Bounds what the host allocates on the component's behalf.
+    /// Default: `128MiB`.
     pub result: ByteSize,
     /// What one call may write to state that does not ride along with it, 64 bytes a write beside the value; more is a trap.
     /// Default: `64MiB`.
@@ -110,7 +111,7 @@ pub enum OnFailure {
     /// The job restarts from its last checkpoint, up to `restart.attempts` times in a row.
     #[default]
     Fail,
-    /// The record alone is dropped and counted; the first of a subtask is logged.
+    /// The record alone is dropped and counted.
     Drop,
     /// The record goes to the output `dead-letter` with what is known of the failure, and the job goes on. A sink takes it by
     /// `input = "NAME/dead-letter"`, and one must. Its fields stand in `docs/formats.md`.

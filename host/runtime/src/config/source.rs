@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use schemars::JsonSchema;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::unit::{ByteSize, Duration};
 use super::watermark::Watermark;
@@ -32,6 +31,12 @@ impl Source {
         }
     }
 
+    /// Whether records that cannot be decoded go to an output of their own.
+    #[must_use]
+    pub fn makes_dead_letters(&self) -> bool {
+        matches!(self, Self::File(file) if file.on_undecodable == OnUndecodable::DeadLetter)
+    }
+
     /// How watermarks are made.
     #[must_use]
     pub fn watermark(&self) -> &Watermark {
@@ -52,7 +57,8 @@ pub struct FileSource {
     /// A file, a glob pattern (`data/*.csv.gz`), or `-` for standard input. Relative to the pipeline file. Standard input
     /// cannot be read again: a job that has to restart in the middle of it stops instead.
     pub path: String,
-    /// How a record is written: `csv`, `json` (one object a line; also `jsonl`) or `raw` (the line's bytes).
+    /// How a record is written: `csv`, `json` (one object a line; also `jsonl`), `raw` (the line's bytes) or `dead-letter` (what a
+    /// sink of dead letters wrote as `jsonl`: the records come back with the key, the time and the bytes that they had).
     pub format: SourceFormat,
     /// Keep waiting for more at the end of each file (plain files only). Lines count once their newline is there; files are
     /// read in turn. A file that is found shorter or replaced fails the job; one that was emptied and has grown beyond what was read
@@ -86,8 +92,8 @@ pub struct FileSource {
     pub delimiter: char,
     /// Where the event time of a record stands (`csv`, `json`). Left out: the processing time at which it was read.
     pub time: Option<Time>,
-    /// What to do with a record that cannot be decoded: `fail` (the job stops and names file and line) or `drop` (counted).
-    /// Default: `fail`.
+    /// What to do with a record that cannot be decoded: `fail` (the job stops and names file and line), `drop` (counted) or
+    /// `dead-letter`. Default: `fail`.
     #[serde(default)]
     pub on_undecodable: OnUndecodable,
     /// How watermarks are made: `"ascending"` (records come in order of time), `"none"` (the source says nothing of time: it holds
@@ -109,6 +115,8 @@ pub enum SourceFormat {
     Json,
     /// The line's bytes without the line break.
     Raw,
+    /// A dead letter a line, as JSON.
+    DeadLetter,
 }
 
 /// How decoded fields reach the operator.
@@ -152,27 +160,17 @@ pub struct Time {
 }
 
 /// What to do with a record that cannot be decoded.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
-#[schemars(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum OnUndecodable {
     /// The job stops and names file and line.
     #[default]
     Fail,
     /// The record is dropped and counted.
     Drop,
-}
-
-impl<'de> Deserialize<'de> for OnUndecodable {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match String::deserialize(deserializer)?.as_str() {
-            "fail" => Ok(Self::Fail),
-            "drop" => Ok(Self::Drop),
-            "dead-letter" => {
-                Err(D::Error::custom("on-undecodable = \"dead-letter\" is not yet there: use \"fail\" or \"drop\""))
-            }
-            other => Err(D::Error::unknown_variant(other, &["fail", "drop"])),
-        }
-    }
+    /// The line goes to the output `dead-letter` with file, line and reason; a sink takes it by `input = "NAME/dead-letter"`, and
+    /// one must. Of a line that is too long the bytes are not kept.
+    DeadLetter,
 }
 
 /// `connector = "generator"`: record i depends on `seed` and i alone, whatever the parallelism.

@@ -256,6 +256,7 @@ impl Sequence {
         let key_text = self.key_text(key, &mut key_text);
         batch.keys.push(Some(key_text));
         batch.times.push(self.time(number));
+        batch.positions.push(number);
         match self.format {
             GeneratorFormat::Raw => batch.values.push(Some(payload)),
             GeneratorFormat::Json => batch.values.push_with(|out| {

@@ -78,9 +78,10 @@ impl KeyRouter {
                     return Err(Fault::new(
                         FaultKind::User,
                         format_args!(
-                            "the record {} of time {} on the edge from `{from}` to `{to}` has no key: {reason}; set on-missing-key = \"drop\" on the input of `{to}` to leave such records out",
+                            "the record {} of time {}{} on the edge from `{from}` to `{to}` has no key: {reason}; set on-missing-key = \"drop\" on the input of `{to}` to leave such records out",
                             encode::shown(value),
                             batch.times[record],
+                            batch.place(record).map(|place| format!(" ({place})")).unwrap_or_default(),
                         ),
                     ));
                 }
@@ -92,6 +93,12 @@ impl KeyRouter {
             }
             target.push(Some(key), batch.times[record], value);
             target.hashes.push(hash);
+            if let Some(&position) = batch.positions.get(record) {
+                target.positions.push(position);
+                if target.origin.is_none() {
+                    target.origin.clone_from(&batch.origin);
+                }
+            }
         }
         for mark in marks {
             self.mark(mark);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use wasmill_core::time::Timestamp;
 
-use super::Undecodable;
 use super::csv::CsvDecoder;
 use super::fields::Fields;
 use super::json::JsonDecoder;
+use super::{Undecodable, dead_letter};
 use crate::config::source::{FileSource, SourceFormat};
 
 /// Decodes the records of one split, in order.
@@ -21,6 +21,8 @@ pub enum Decoder {
     Json(Box<JsonDecoder>),
     /// CSV records.
     Csv(Box<CsvDecoder>),
+    /// Lines of JSON that hold dead letters; they have a key too, so that they are read by the reader itself.
+    DeadLetter(Box<dead_letter::Reader>),
 }
 
 /// The next record in a buffer.
@@ -49,6 +51,7 @@ impl Decoder {
             SourceFormat::Raw => Self::Raw,
             SourceFormat::Json => Self::Json(Box::new(JsonDecoder::new(Arc::clone(fields)))),
             SourceFormat::Csv => Self::Csv(Box::new(CsvDecoder::new(config, Arc::clone(fields)))),
+            SourceFormat::DeadLetter => Self::DeadLetter(Box::default()),
         }
     }
 
@@ -57,7 +60,7 @@ impl Decoder {
     pub fn frame(&mut self, input: &[u8], seen: usize, ended: bool) -> Frame {
         match self {
             Self::Raw => line(input, seen, ended, false),
-            Self::Json(_) => line(input, seen, ended, true),
+            Self::Json(_) | Self::DeadLetter(_) => line(input, seen, ended, true),
             Self::Csv(csv) => csv.frame(input, seen, ended),
         }
     }
@@ -75,6 +78,11 @@ impl Decoder {
             }
             Self::Json(json) => json.decode(record, out),
             Self::Csv(csv) => csv.decode(record, out),
+            Self::DeadLetter(reader) => {
+                let record = reader.read(record)?;
+                out.extend_from_slice(record.value.as_deref().unwrap_or_default());
+                Ok(Some(record.time))
+            }
         }
     }
 }
@@ -84,7 +92,7 @@ impl Decoder {
     #[must_use]
     pub fn watermark(&self) -> Option<Timestamp> {
         match self {
-            Self::Raw => None,
+            Self::Raw | Self::DeadLetter(_) => None,
             Self::Json(json) => json.watermark(),
             Self::Csv(csv) => csv.watermark(),
         }

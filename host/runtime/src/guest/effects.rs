@@ -11,7 +11,7 @@ use wasmill_core::timer::Domain;
 use super::contract::{
     self, Column, Effects, Emits, OptionalColumn, Rejects, SET, TOUCHED, TimerChanges, ValueWrites, WatermarkRun,
 };
-use super::limits::Limits;
+use super::limits::{ByteLimit, Limits};
 use super::packed;
 
 /// What is not valid: the field, the index in it, the rule.
@@ -146,13 +146,15 @@ impl Checker {
             return Err(bad("emits.outputs", index, format!("output {output} of {declared}, counted from 0")));
         }
         self.origins("emits.origins", consumed, origins)?;
-        column("emits.values", values, count, self.limits.value_bytes.min(self.limits.record_bytes))?;
+        let limits = &self.limits;
+        let most = if limits.value_bytes < limits.record_bytes { limits.value() } else { limits.record() };
+        column("emits.values", values, count, most)?;
         absent("emits.absent-values", absent_values, values, count)?;
         if let Some(times) = times {
             same_length("emits.times", times.len(), count, 8)?;
         }
         if let Some(keys) = keys {
-            optional_column("emits.keys", keys, count, self.limits.key_bytes)?;
+            optional_column("emits.keys", keys, count, self.limits.key())?;
         }
         if let Some(headers) = headers {
             self.headers(count, outputs, headers)?;
@@ -166,8 +168,8 @@ impl Checker {
     fn headers(&self, count: usize, outputs: &[u8], headers: &contract::Headers) -> Checked {
         let contract::Headers { records, names, values } = headers;
         let entries = self::count("emits.headers.records", records, 4)?;
-        column("emits.headers.names", names, entries, self.limits.key_bytes)?;
-        column("emits.headers.values", values, entries, self.limits.record_bytes)?;
+        column("emits.headers.names", names, entries, self.limits.key())?;
+        column("emits.headers.values", values, entries, self.limits.record())?;
         let mut previous = 0;
         for (index, record) in packed::u32s(records).enumerate() {
             if record < previous || record as usize >= count {
@@ -199,7 +201,11 @@ impl Checker {
                 bytes += name + value;
             }
             if bytes > limit {
-                return Err(bad("emits", index, format!("a record of {bytes} bytes, and {limit} are allowed")));
+                return Err(bad(
+                    "emits",
+                    index,
+                    format!("a record of {bytes} bytes, and {limit} are allowed (`limits.record`)"),
+                ));
             }
         }
         Ok(())
@@ -231,7 +237,7 @@ impl Checker {
         let ValueWrites { state: _, origins, operations, values } = writes;
         let count = count("values.origins", origins, 4)?;
         same_length("values.operations", operations.len(), count, 1)?;
-        column("values.values", values, count, self.limits.value_bytes)?;
+        column("values.values", values, count, self.limits.value())?;
         self.origins("values.origins", consumed, origins)?;
         self.round += 1;
         if self.written.len() < shape.keys {
@@ -326,7 +332,8 @@ fn same_length(field: &'static str, bytes: usize, count: usize, width: usize) ->
 }
 
 /// `count` values whose ends ascend and cover the bytes, none longer than `limit`.
-pub(super) fn column(field: &'static str, column: &Column, count: usize, limit: usize) -> Checked {
+pub(super) fn column(field: &'static str, column: &Column, count: usize, most: ByteLimit) -> Checked {
+    let ByteLimit { limit, setting } = most;
     same_length(field, column.ends.len(), count, 4)?;
     let mut previous = 0;
     for (index, end) in packed::u32s(&column.ends).enumerate() {
@@ -334,7 +341,7 @@ pub(super) fn column(field: &'static str, column: &Column, count: usize, limit: 
             return Err(bad(field, index, format!("it ends at {end}, before the value before it ends at {previous}")));
         }
         if (end - previous) as usize > limit {
-            return Err(bad(field, index, format!("{} bytes, and {limit} are allowed", end - previous)));
+            return Err(bad(field, index, format!("{} bytes, and {limit} are allowed (`{setting}`)", end - previous)));
         }
         previous = end;
     }
@@ -344,10 +351,10 @@ pub(super) fn column(field: &'static str, column: &Column, count: usize, limit: 
     Ok(())
 }
 
-fn optional_column(field: &'static str, optional: &OptionalColumn, count: usize, limit: usize) -> Checked {
+fn optional_column(field: &'static str, optional: &OptionalColumn, count: usize, most: ByteLimit) -> Checked {
     let OptionalColumn { present, values } = optional;
     same_length(field, present.len(), count, 1)?;
-    column(field, values, count, limit)?;
+    column(field, values, count, most)?;
     for (index, (&present, size)) in present.iter().zip(sizes(values)).enumerate() {
         if present > 1 {
             return Err(bad(field, index, format!("present is {present}, and 0 or 1 is allowed")));

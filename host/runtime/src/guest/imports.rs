@@ -237,7 +237,7 @@ impl Data {
         if bytes <= limit {
             return Ok(());
         }
-        Err(misuse(format!("{import}: a value of {bytes} bytes, and {limit} are allowed")))
+        Err(misuse(format!("{import}: a value of {bytes} bytes, and {limit} are allowed (`limits.value`)")))
     }
 
     fn check_origin(&self, import: &str, origin: u32) -> Result<()> {

@@ -56,6 +56,13 @@ impl Default for Limits {
     }
 }
 
+/// How many bytes something may have, and the setting that says so.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ByteLimit {
+    pub(super) limit: usize,
+    pub(super) setting: &'static str,
+}
+
 /// How long a call may take, and the setting that says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TimeLimit {
@@ -64,6 +71,18 @@ pub(super) struct TimeLimit {
 }
 
 impl Limits {
+    pub(super) fn key(&self) -> ByteLimit {
+        ByteLimit { limit: self.key_bytes, setting: "limits.key" }
+    }
+
+    pub(super) fn value(&self) -> ByteLimit {
+        ByteLimit { limit: self.value_bytes, setting: "limits.value" }
+    }
+
+    pub(super) fn record(&self) -> ByteLimit {
+        ByteLimit { limit: self.record_bytes, setting: "limits.record" }
+    }
+
     /// How long a call on behalf of so many records or timers may take.
     pub(super) fn time_of(&self, origins: Option<u32>) -> TimeLimit {
         let by_record = self.record_time.zip(origins).map(|(time, origins)| time.saturating_mul(origins.max(1)));

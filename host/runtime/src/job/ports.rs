@@ -24,7 +24,9 @@ pub(super) struct Resolver<'a> {
 impl Resolver<'_> {
     /// Whether the node has an output for dead letters, after the component's.
     fn makes_dead_letters(&self, uid: &OperatorUid) -> bool {
-        self.pipeline.operator(uid).is_some_and(|operator| operator.on_failure == OnFailure::DeadLetter)
+        let of_source = || self.pipeline.source(uid).is_some_and(|source| source.config.makes_dead_letters());
+        let operator = self.pipeline.operator(uid);
+        operator.is_some_and(|operator| operator.on_failure == OnFailure::DeadLetter) || of_source()
     }
 }
 
@@ -74,6 +76,8 @@ impl Ports for Resolver<'_> {
             return if fields.all(|other| other == first) { first } else { None };
         }
         match &self.pipeline.source(from)?.config {
+            // What could not be decoded has no fields.
+            _ if output.is_some() => None,
             Source::File(file) if file.record == RecordShape::Array => file.fields.clone(),
             _ => None,
         }

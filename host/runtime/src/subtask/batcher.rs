@@ -3,9 +3,10 @@
 //! Owns the shape of a call on the way in. All its memory is reused from call to call. Does not own the state that rides along.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use wasmill_core::key_group::KeyHash;
-use wasmill_core::record::{Column, RecordBatch};
+use wasmill_core::record::{Column, Origin, Place, RecordBatch};
 use wasmill_core::time::Timestamp;
 
 use super::access::CallState;
@@ -21,6 +22,10 @@ pub struct Batcher {
     hashes: Vec<KeyHash>,
     /// The slot of each record.
     slots: Vec<u32>,
+    /// Each record's position in its source; what it is without an origin is of no weight.
+    positions: Vec<u64>,
+    /// From which record on the records are of which origin.
+    origins: Vec<(u32, Option<Arc<Origin>>)>,
     pub(super) times: Vec<Timestamp>,
     table: SlotTable,
     /// Watermarks that advanced between the records: after how many, and to what.
@@ -36,6 +41,7 @@ pub struct Batcher {
 pub struct Gathered {
     /// The records.
     pub records: RecordBatch,
+    places: Vec<Option<Place>>,
     advances: Vec<(u32, Timestamp)>,
     first_watermark: Timestamp,
 }
@@ -46,6 +52,7 @@ pub(super) struct Apart {
     pub key: Option<Vec<u8>>,
     pub time: Timestamp,
     pub value: Option<Vec<u8>>,
+    pub place: Option<Place>,
 }
 
 impl Gathered {
@@ -55,6 +62,7 @@ impl Gathered {
             key: self.records.keys.get(record).map(<[u8]>::to_vec),
             time: self.records.times[record],
             value: self.records.values.get(record).map(<[u8]>::to_vec),
+            place: self.places.get(record).cloned().flatten(),
         }
     }
 }
@@ -77,6 +85,8 @@ impl Batcher {
             keys: Column::default(),
             hashes: Vec::new(),
             slots: Vec::with_capacity(limit),
+            positions: Vec::with_capacity(limit),
+            origins: Vec::new(),
             times: Vec::with_capacity(limit),
             table: SlotTable::new(limit),
             advances: Vec::new(),
@@ -107,6 +117,16 @@ impl Batcher {
 
     /// Adds record `record` of `from`.
     pub fn push(&mut self, from: &RecordBatch, record: usize) {
+        let position = from.positions.get(record).copied();
+        self.push_from(from, record, from.origin.as_ref().filter(|_| position.is_some()), position.unwrap_or_default());
+    }
+
+    fn push_from(&mut self, from: &RecordBatch, record: usize, origin: Option<&Arc<Origin>>, position: u64) {
+        let known = self.origins.last().map(|(_, origin)| origin.as_ref().map(Arc::as_ptr));
+        if known != Some(origin.map(Arc::as_ptr)) {
+            self.origins.push((self.slots.len() as u32, origin.cloned()));
+        }
+        self.positions.push(position);
         let slot = match from.keys.get(record) {
             Some(key) => {
                 let hash = from.hashes.get(record).copied().unwrap_or_else(|| KeyHash::of(key));
@@ -206,7 +226,15 @@ impl Batcher {
             key: (!absent).then(|| keys.get(slot as usize).to_vec()),
             time: self.times.get(record).copied().unwrap_or(Timestamp::MIN),
             value: contract::value_at(&self.batch.values, record).filter(|_| !gap).map(<[u8]>::to_vec),
+            place: self.place(record),
         }
+    }
+
+    /// Where a record stood in its source.
+    fn place(&self, record: usize) -> Option<Place> {
+        let run = self.origins.partition_point(|(start, _)| *start as usize <= record);
+        let (_, origin) = self.origins.get(run.checked_sub(1)?)?;
+        Some(Place { origin: Arc::clone(origin.as_ref()?), position: *self.positions.get(record)? })
     }
 
     /// All that is gathered, apart from the batch.
@@ -221,7 +249,8 @@ impl Batcher {
             records.push(key, self.times[record], value);
             records.hashes.push(self.hashes[slot as usize]);
         }
-        Gathered { records, advances: self.advances.clone(), first_watermark: self.first_watermark }
+        let places = (0..self.slots.len()).map(|record| self.place(record)).collect();
+        Gathered { records, places, advances: self.advances.clone(), first_watermark: self.first_watermark }
     }
 
     /// Holds a piece of what was gathered instead, without those of its records that are `left_out`, and the watermarks from
@@ -241,7 +270,9 @@ impl Batcher {
                 self.advance(*watermark);
             }
             if !left_out.get(record).copied().unwrap_or_default() {
-                self.push(&from.records, record);
+                let place = from.places.get(record).and_then(Option::as_ref);
+                let position = place.map_or(0, |place| place.position);
+                self.push_from(&from.records, record, place.map(|place| &place.origin), position);
             }
         }
         for (_, watermark) in advances {
@@ -262,6 +293,8 @@ impl Batcher {
         self.keys.clear();
         self.hashes.clear();
         self.slots.clear();
+        self.positions.clear();
+        self.origins.clear();
         self.times.clear();
         self.table.clear();
         self.advances.clear();
@@ -361,6 +394,29 @@ mod tests {
             let keys: Vec<_> = batcher.take().records.keys.iter().map(|key| key.map(<[u8]>::to_vec)).collect();
             assert_eq!(keys[1..], [None, Some(vec![]), Some(b"a".to_vec()), None]);
             batcher.clear();
+        }
+    }
+
+    #[test]
+    fn a_record_keeps_its_place_through_batches_of_many_origins_and_through_pieces() {
+        let mut batcher = Batcher::new(8, 1 << 20);
+        for (split, positions) in [(Some("x"), [3, 4]), (None, [0, 0]), (Some("y"), [7, 9])] {
+            let mut from = records(&[Some("a"), Some("b")]);
+            if let Some(split) = split {
+                from.origin = Some(Arc::new(Origin { source: "s".to_owned(), split: split.to_owned() }));
+                from.positions = positions.to_vec();
+            }
+            (0..2).for_each(|record| batcher.push(&from, record));
+        }
+        let shown = |place: Option<Place>| place.map_or_else(|| "none".to_owned(), |place| place.to_string());
+        let expected = ["x:3", "x:4", "none", "none", "y:7", "y:9"];
+        let gathered = batcher.take();
+        for (record, expected) in expected.iter().enumerate() {
+            assert!(shown(gathered.record(record).place).starts_with(expected));
+        }
+        batcher.load(&gathered, 1..6, &[false, false, false, true]);
+        for (record, expected) in ["x:4", "none", "y:7", "y:9"].iter().enumerate() {
+            assert!(shown(batcher.place(record)).starts_with(expected), "{record}");
         }
     }
 

@@ -3,12 +3,13 @@
 //! Owns pacing by room and by the other sources, idleness, and the end of input: a source that has read all stays and serves
 //! barriers until the job's last one. Does not own how records are read.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use wasmill_core::checkpoint::manifest::{Durations, Part, Split};
 use wasmill_core::element::{Barrier, Purpose};
 use wasmill_core::fault::Fault;
-use wasmill_core::record::{RecordBatch, WatermarkMark};
+use wasmill_core::record::{Origin, RecordBatch, WatermarkMark};
 use wasmill_core::time::Timestamp;
 
 use super::drift::Drift;
@@ -16,9 +17,12 @@ use super::watermark::{SourceWatermark, Strategy};
 use super::{Context, IDLE_WAIT, micros};
 use crate::control::{Command, Report};
 use crate::exchange::route::Outputs;
-use crate::source::{ReadOutcome, SourceReader, SplitPosition};
+use crate::format::dead_letter::{self, DeadLetter, Writer};
+use crate::source::{ReadOutcome, SourceReader, SplitPosition, Undecodable};
 use crate::telemetry::DropReason;
 
+/// The output for records that could not be decoded.
+const DEAD_LETTERS: usize = 1;
 /// Most records of one read.
 const READ_RECORDS: usize = 1024;
 
@@ -32,6 +36,8 @@ pub struct Options {
     pub drift: Option<Drift>,
     /// Where the splits were at the restored checkpoint.
     pub restored: Vec<Split>,
+    /// Whether the source has a second output, for records that could not be decoded.
+    pub dead_letters: bool,
 }
 
 /// A source's subtask.
@@ -46,6 +52,10 @@ pub struct SourceSubtask {
     /// Which of the open splits are too far ahead.
     held: Vec<bool>,
     undecodable: u64,
+    /// The split read last.
+    origin: Option<Arc<Origin>>,
+    /// Writes dead letters, where the source makes any.
+    letters: Option<Writer>,
     idle: bool,
     phase: Phase,
 }
@@ -72,6 +82,8 @@ impl SourceSubtask {
             watermark,
             held: Vec::new(),
             undecodable: 0,
+            origin: None,
+            letters: options.dead_letters.then(Writer::default),
             idle: false,
             phase: Phase::Reading,
         };
@@ -149,12 +161,16 @@ impl SourceSubtask {
         let counts = self.reader.counts();
         self.context.meter.dropped(DropReason::Undecodable, counts.undecodable - self.undecodable);
         self.undecodable = counts.undecodable;
+        self.set_aside()?;
         match outcome {
             ReadOutcome::Read { split } => {
                 self.wake();
                 self.watermark.observe(split, &mut batch, begin);
                 self.look_for_silence(begin);
                 self.context.meter.received(batch.len() as u64, batch.payload_bytes() as u64);
+                if !batch.positions.is_empty() {
+                    batch.origin = Some(self.origin(split));
+                }
                 self.emit(batch)?;
             }
             ReadOutcome::SplitEnded { split } => {
@@ -237,7 +253,57 @@ impl SourceSubtask {
             self.context.meter.watermark(mark.watermark);
         }
         self.context.meter.sent(batch.len() as u64, batch.payload_bytes() as u64);
+        if let (true, Some(&mark)) = (self.letters.is_some(), batch.marks.last()) {
+            let mark = WatermarkMark { after: 0, ..mark };
+            self.outputs.emit(DEAD_LETTERS, RecordBatch { marks: vec![mark], ..RecordBatch::default() })?;
+        }
         self.outputs.emit(0, batch)
+    }
+
+    /// The split, named.
+    fn origin(&mut self, split: usize) -> Arc<Origin> {
+        let name = self.reader.split_name(split);
+        match &self.origin {
+            Some(origin) if origin.split == name => Arc::clone(origin),
+            _ => {
+                let source = self.context.id.uid.as_str().to_owned();
+                let origin = Arc::new(Origin { source, split: name.to_owned() });
+                Arc::clone(self.origin.insert(origin))
+            }
+        }
+    }
+
+    /// Emits what could not be decoded as dead letters.
+    fn set_aside(&mut self) -> Result<(), Fault> {
+        let Some(writer) = &mut self.letters else { return Ok(()) };
+        let undecodable = self.reader.take_undecodable();
+        if undecodable.is_empty() {
+            return Ok(());
+        }
+        let mut batch = RecordBatch::default();
+        let uid = self.context.id.uid.as_str();
+        for Undecodable { split, position, bytes, reason } in &undecodable {
+            let time = self.context.clock.now();
+            let letter = DeadLetter {
+                uid,
+                subtask: self.context.id.index.0,
+                component: None,
+                input: None,
+                kind: DropReason::Undecodable.as_str(),
+                message: reason,
+                tries: 1,
+                place: Some(dead_letter::Place { source: uid, split, position: *position }),
+                time,
+                key: None,
+                value: bytes.as_deref(),
+            };
+            batch.keys.push(None);
+            batch.times.push(time);
+            batch.values.push_with(|out| writer.push(&letter, out));
+        }
+        self.context.meter.dead_lettered(DropReason::Undecodable, undecodable.len() as u64);
+        self.context.meter.sent(batch.len() as u64, batch.payload_bytes() as u64);
+        self.outputs.emit(DEAD_LETTERS, batch)
     }
 
     fn snapshot(&mut self, barrier: Barrier) {

@@ -81,6 +81,9 @@ pub struct SubtaskStatus {
     pub lag_ms: Option<i64>,
     /// Records left out, by reason; reasons without any are left out themselves.
     pub dropped: BTreeMap<DropReason, u64>,
+    /// Records set aside as dead letters, likewise.
+    #[serde(default)]
+    pub dead_letters: BTreeMap<DropReason, u64>,
 }
 
 /// The split of a source whose watermark is the least of all that are neither idle nor ended.
@@ -283,6 +286,7 @@ fn subtask(reading: &Reading, before: Option<&Reading>, window: Duration, now: T
         watermark,
         lag_ms: watermark.map(|watermark| now.as_millis() - watermark.as_millis()),
         dropped: reading.dropped.iter().copied().filter(|(_, records)| *records > 0).collect(),
+        dead_letters: reading.dead_letters.iter().copied().filter(|(_, records)| *records > 0).collect(),
     }
 }
 

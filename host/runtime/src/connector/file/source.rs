@@ -14,13 +14,13 @@ use wasmill_core::record::RecordBatch;
 use wasmill_core::time::Timestamp;
 
 use super::input::{self, STDIN};
-use super::split::{self, Found, Origin, Position, Settings, Split};
+use super::split::{self, Found, NotDecoded, Origin, Position, Settings, Split};
 use crate::clock::SharedClock;
-use crate::config::source::{FileSource, SourceFormat};
+use crate::config::source::{FileSource, RecordShape, SourceFormat};
 use crate::config::watermark;
 use crate::connector::pace::{Allowed, Pace};
 use crate::format::{csv, fields};
-use crate::source::{Place, ReadCounts, ReadOutcome, SourceFactory, SourceReader, SplitPosition};
+use crate::source::{Place, ReadCounts, ReadOutcome, SourceFactory, SourceReader, SplitPosition, Undecodable};
 
 /// How often a followed file or standard input is looked at again when it gave nothing.
 const POLL: Duration = Duration::from_millis(50);
@@ -194,8 +194,9 @@ fn check_settings(config: &FileSource) -> Result<(), Error> {
         SourceFormat::Csv => "csv",
         SourceFormat::Json => "json",
         SourceFormat::Raw => "raw",
+        SourceFormat::DeadLetter => "dead-letter",
     };
-    let raw = config.format == SourceFormat::Raw;
+    let raw = matches!(config.format, SourceFormat::Raw | SourceFormat::DeadLetter);
     let csv = config.format == SourceFormat::Csv;
     let given = [
         ("fields", raw && config.fields.is_some()),
@@ -203,6 +204,7 @@ fn check_settings(config: &FileSource) -> Result<(), Error> {
         ("null", raw && !config.null.is_empty()),
         ("time", raw && config.time.is_some()),
         ("watermark.field", raw && matches!(config.watermark.strategy, watermark::Strategy::Field(_))),
+        ("record", raw && config.record != RecordShape::Map),
         ("columns", !csv && config.columns.is_some()),
         ("header", !csv && !config.header),
         ("delimiter", !csv && config.delimiter != ','),
@@ -243,7 +245,7 @@ impl SourceFactory for FileSourceFactory {
             pace: self.settings.config.rate.map(|rate| Pace::new(rate, place.parallelism)),
             clock: self.clock.clone(),
             bytes: Arc::default(),
-            undecodable: 0,
+            undecodable: NotDecoded::default(),
         };
         reader.open_next()?;
         Ok(Box::new(reader))
@@ -276,7 +278,7 @@ struct FileReader {
     pace: Option<Pace>,
     clock: SharedClock,
     bytes: Arc<AtomicU64>,
-    undecodable: u64,
+    undecodable: NotDecoded,
 }
 
 impl FileReader {
@@ -332,6 +334,10 @@ impl SourceReader for FileReader {
         Ok(ReadOutcome::Wait(POLL))
     }
 
+    fn take_undecodable(&mut self) -> Vec<Undecodable> {
+        std::mem::take(&mut self.undecodable.set_aside)
+    }
+
     fn open_splits(&self) -> usize {
         self.open.len()
     }
@@ -357,7 +363,7 @@ impl SourceReader for FileReader {
     }
 
     fn counts(&self) -> ReadCounts {
-        ReadCounts { undecodable: self.undecodable, bytes: self.bytes.load(Ordering::Relaxed) }
+        ReadCounts { undecodable: self.undecodable.dropped, bytes: self.bytes.load(Ordering::Relaxed) }
     }
 }
 

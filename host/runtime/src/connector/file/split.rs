@@ -13,9 +13,10 @@ use wasmill_core::time::Timestamp;
 use super::input::{self, Fill, Input, STDIN};
 use crate::config::source::{FileSource, OnUndecodable};
 use crate::format::Undecodable;
-use crate::format::csv;
 use crate::format::decode::{Decoder, Frame};
 use crate::format::fields::Fields;
+use crate::format::{csv, dead_letter};
+use crate::source;
 
 /// The buffer's length at first; it grows to hold the longest record.
 const BUFFER: usize = 1 << 18;
@@ -57,7 +58,7 @@ pub enum Error {
         error: csv::Error,
     },
     /// A record under the policy `fail`.
-    #[error("{shown}:{line}: {error}; mend it, or set on-undecodable = \"drop\"")]
+    #[error("{shown}:{line}: {error}; mend it, or set on-undecodable = \"drop\" or \"dead-letter\"")]
     Record {
         /// The file.
         shown: String,
@@ -79,6 +80,15 @@ pub enum Found {
     NotNow,
     /// Nothing will come.
     End,
+}
+
+/// What could not be decoded.
+#[derive(Debug, Default)]
+pub struct NotDecoded {
+    /// How many records were dropped.
+    pub dropped: u64,
+    /// The records that were set aside.
+    pub set_aside: Vec<source::Undecodable>,
 }
 
 /// What the files of a source have in common.
@@ -164,7 +174,7 @@ impl Split {
         self.position
     }
 
-    /// Appends up to `limit` records to `batch`. `undecodable` counts what is dropped.
+    /// Appends up to `limit` records to `batch`. `undecodable` takes what is not decoded.
     ///
     /// # Errors
     /// See [`Error`].
@@ -174,7 +184,7 @@ impl Split {
         batch: &mut RecordBatch,
         limit: usize,
         now: Timestamp,
-        undecodable: &mut u64,
+        undecodable: &mut NotDecoded,
     ) -> Result<Found, Error> {
         let mut taken = 0;
         let mut bytes = 0;
@@ -184,7 +194,7 @@ impl Split {
                     bytes += consumed;
                     match self.decode(content, batch, now) {
                         Ok(()) => taken += 1,
-                        Err(error) => self.undecodable(settings, error, undecodable)?,
+                        Err(error) => self.undecodable(settings, error, Some(content), undecodable)?,
                     }
                     self.advance(consumed, lines);
                 }
@@ -210,10 +220,17 @@ impl Split {
 
     fn decode(&mut self, content: usize, batch: &mut RecordBatch, now: Timestamp) -> Result<(), Undecodable> {
         let record = &self.buffer[self.start..self.start + content];
+        if let Decoder::DeadLetter(reader) = &mut self.decoder {
+            let dead_letter::Record { key, time, value } = reader.read(record)?;
+            batch.push(key.as_deref(), time, value.as_deref());
+            batch.positions.push(self.position.line + 1);
+            return Ok(());
+        }
         match batch.values.push_with(|out| self.decoder.decode(record, out)) {
             Ok(time) => {
                 batch.keys.push(None);
                 batch.times.push(time.unwrap_or(now));
+                batch.positions.push(self.position.line + 1);
                 if let Some(watermark) = self.decoder.watermark() {
                     batch.marks.push(WatermarkMark { after: batch.times.len() as u32, watermark });
                 }
@@ -227,12 +244,12 @@ impl Split {
     }
 
     /// Skips the line; of a CSV record its first line, since a quote that is never closed makes it too long.
-    fn too_long(&mut self, settings: &Settings, count: &mut u64) -> Result<(), Error> {
+    fn too_long(&mut self, settings: &Settings, undecodable: &mut NotDecoded) -> Result<(), Error> {
         let error = Undecodable::TooLong { limit: settings.config.max_record };
         if self.needs_header() {
             return Err(Error::Record { shown: self.name.clone(), line: self.position.line + 1, error });
         }
-        self.undecodable(settings, error, count)?;
+        self.undecodable(settings, error, None, undecodable)?;
         self.skipped = Some(0);
         Ok(())
     }
@@ -241,14 +258,30 @@ impl Split {
         matches!(&self.decoder, Decoder::Csv(csv) if csv.needs_header())
     }
 
-    fn undecodable(&self, settings: &Settings, error: Undecodable, count: &mut u64) -> Result<(), Error> {
+    /// Applies the policy to a record, of which the first `content` bytes in the buffer are all or which is too long.
+    fn undecodable(
+        &self,
+        settings: &Settings,
+        error: Undecodable,
+        content: Option<usize>,
+        undecodable: &mut NotDecoded,
+    ) -> Result<(), Error> {
         match settings.config.on_undecodable {
             OnUndecodable::Drop => {
-                if *count == 0 {
+                if undecodable.dropped == 0 {
                     let line = self.position.line + 1;
                     tracing::warn!(file = %self.name, line, %error, "undecodable record dropped; more are counted only");
                 }
-                *count += 1;
+                undecodable.dropped += 1;
+                Ok(())
+            }
+            OnUndecodable::DeadLetter => {
+                undecodable.set_aside.push(source::Undecodable {
+                    split: self.name.clone(),
+                    position: self.position.line + 1,
+                    bytes: content.map(|content| self.buffer[self.start..self.start + content].to_vec()),
+                    reason: error.to_string(),
+                });
                 Ok(())
             }
             OnUndecodable::Fail => Err(Error::Record { shown: self.name.clone(), line: self.position.line + 1, error }),

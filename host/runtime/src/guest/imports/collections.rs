@@ -12,6 +12,7 @@ use wasmtime::Result;
 use super::{Bounds, Page, misuse};
 use crate::guest::bindings::wasmill::operator::types::{Column, OptionalColumn};
 use crate::guest::instance::Data;
+use crate::guest::limits::ByteLimit;
 use crate::guest::{contract, effects, packed};
 use crate::state::Range;
 
@@ -50,7 +51,7 @@ impl Data {
     pub(super) fn put_entries(&mut self, state: u16, origins: &[u8], names: &Column, values: &Column) -> Result<()> {
         let import = "map-put-many";
         let named = self.named(import, origins, names)?;
-        check_column(import, "values", values, named.len(), self.limits.value_bytes)?;
+        check_column(import, "values", values, named.len(), self.limits.value())?;
         let mut access = self.state_of(import, state, StateKind::Map)?;
         for (&(origin, name), value) in named.iter().zip(values_of(values)) {
             access.map_put(state, origin, name, value)?;
@@ -86,7 +87,7 @@ impl Data {
     pub(super) fn append(&mut self, state: u16, origin: u32, values: &Column) -> Result<()> {
         let import = "list-append";
         self.check_origin(import, origin)?;
-        check_column(import, "values", values, values.ends.len() / 4, self.limits.value_bytes)?;
+        check_column(import, "values", values, values.ends.len() / 4, self.limits.value())?;
         let mut access = self.state_of(import, state, StateKind::List)?;
         Ok(access.list_append(state, origin, &mut values_of(values))?)
     }
@@ -94,7 +95,7 @@ impl Data {
     pub(super) fn append_many(&mut self, state: u16, origins: &[u8], values: &Column) -> Result<()> {
         let import = "list-append-many";
         let origins = self.origins(import, origins)?;
-        check_column(import, "values", values, origins.len(), self.limits.value_bytes)?;
+        check_column(import, "values", values, origins.len(), self.limits.value())?;
         let mut access = self.state_of(import, state, StateKind::List)?;
         for (origin, value) in origins.into_iter().zip(values_of(values)) {
             access.list_append(state, origin, &mut std::iter::once(value))?;
@@ -117,7 +118,7 @@ impl Data {
     pub(super) fn replace_elements(&mut self, state: u16, origin: u32, values: &Column) -> Result<()> {
         let import = "list-replace";
         self.check_origin(import, origin)?;
-        check_column(import, "values", values, values.ends.len() / 4, self.limits.value_bytes)?;
+        check_column(import, "values", values, values.ends.len() / 4, self.limits.value())?;
         let mut access = self.state_of(import, state, StateKind::List)?;
         access.list_clear(state, origin)?;
         Ok(access.list_append(state, origin, &mut values_of(values))?)
@@ -131,7 +132,7 @@ impl Data {
     /// Origins with their map keys, checked.
     fn named<'a>(&self, import: &str, origins: &[u8], names: &'a Column) -> Result<Vec<(u32, &'a [u8])>> {
         let origins = self.origins(import, origins)?;
-        check_column(import, "keys", names, origins.len(), self.limits.key_bytes)?;
+        check_column(import, "keys", names, origins.len(), self.limits.key())?;
         Ok(origins.into_iter().zip(values_of(names)).collect())
     }
 
@@ -140,12 +141,12 @@ impl Data {
         if bytes <= limit {
             return Ok(());
         }
-        Err(misuse(format!("{import}: a map key of {bytes} bytes, and {limit} are allowed")))
+        Err(misuse(format!("{import}: a map key of {bytes} bytes, and {limit} are allowed (`limits.key`)")))
     }
 }
 
-fn check_column(import: &str, field: &'static str, column: &Column, count: usize, limit: usize) -> Result<()> {
-    effects::column(field, column, count, limit).map_err(|malformed| misuse(format!("{import}: {malformed}")))
+fn check_column(import: &str, field: &'static str, column: &Column, count: usize, most: ByteLimit) -> Result<()> {
+    effects::column(field, column, count, most).map_err(|malformed| misuse(format!("{import}: {malformed}")))
 }
 
 /// The values of a checked column.

@@ -106,7 +106,9 @@ impl OperatorSubtask {
 
     fn take(&mut self, call: &mut CallState, effects: Effects) -> Result<Outcome, Fault> {
         let rejects = &effects.rejects;
-        if call.wrote_for(|origin| packed::u32s(&rejects.origins).any(|rejected| rejected == origin)) {
+        if !rejects.origins.is_empty()
+            && call.wrote_for(|origin| packed::u32s(&rejects.origins).any(|rejected| rejected == origin))
+        {
             let origins = packed::u32s(&rejects.origins).map(|origin| origin as usize).collect();
             return Ok(Outcome::Unclean { origins, reasons: effects.rejects.reasons });
         }

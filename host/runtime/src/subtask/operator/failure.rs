@@ -13,7 +13,7 @@ use super::OperatorSubtask;
 use super::call::Outcome;
 use super::isolation::Isolation;
 use crate::config::operator::OnFailure;
-use crate::format::dead_letter::{DeadLetter, Writer};
+use crate::format::dead_letter::{DeadLetter, Place, Writer};
 use crate::guest::CallError;
 use crate::subtask::batcher::{Apart, Gathered};
 use crate::telemetry::DropReason;
@@ -28,7 +28,7 @@ pub(super) struct Failure<'a> {
     pub tries: u32,
 }
 
-/// Writes dead letters, and knows whether it was told that records are dropped.
+/// Writes dead letters, and knows whether it was told that records are set aside.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     writer: Writer,
@@ -39,19 +39,20 @@ impl OperatorSubtask {
     /// Goes on after a call that did not do all of the batch: what is left is called again, and where the guest failed, in
     /// pieces until the records at fault stand alone.
     pub(super) fn in_pieces(&mut self, outcome: Outcome) -> Result<(), Fault> {
-        let failed = !matches!(outcome, Outcome::Applied(_) | Outcome::Split(_));
-        if failed {
-            self.context.meter.isolating();
-        }
         let begin = self.context.clock.monotonic();
         let gathered = self.batcher.take();
         let mut isolation = Isolation::new(gathered.records.len());
         let mut first = Some(outcome);
+        let mut searching = false;
         while let Some(piece) = isolation.next() {
             let outcome = match first.take() {
                 Some(outcome) => outcome,
-                None => self.piece(&gathered, piece.clone(), isolation.left_out(), failed)?,
+                None => self.piece(&gathered, piece.clone(), isolation.left_out(), searching)?,
             };
+            let failed = !matches!(outcome, Outcome::Applied(_) | Outcome::Split(_));
+            if failed && !std::mem::replace(&mut searching, true) {
+                self.context.meter.isolating();
+            }
             self.settle(&mut isolation, piece, (&gathered, begin), outcome).map_err(|fault| self.here(fault))?;
         }
         Ok(())
@@ -64,7 +65,7 @@ impl OperatorSubtask {
         gathered: &Gathered,
         piece: Range<usize>,
         left_out: &[bool],
-        failed: bool,
+        searching: bool,
     ) -> Result<Outcome, Fault> {
         self.batcher.load(gathered, piece, left_out);
         if self.batcher.is_empty() {
@@ -75,7 +76,7 @@ impl OperatorSubtask {
         if let Some(at) = self.due_within() {
             return Ok(Outcome::Split(at));
         }
-        if failed {
+        if searching {
             self.context.meter.rerun();
         }
         let outcome = self.attempt()?;
@@ -148,13 +149,11 @@ impl OperatorSubtask {
             }
             OnFailure::Drop => {
                 self.context.meter.dropped(reason, 1);
-                if !std::mem::replace(&mut self.aside.told, true) {
-                    let id = &self.context.id;
-                    tracing::warn!(uid = %id.uid, subtask = id.index.0, kind = reason.as_str(), "{record} was dropped: {message}; more are counted only");
-                }
+                self.tell(record, reason, "dropped", message);
             }
             OnFailure::DeadLetter => {
                 self.context.meter.dead_lettered(reason, 1);
+                self.tell(record, reason, "set aside", message);
                 let inputs = &self.options.contract.inputs;
                 let letter = DeadLetter {
                     uid: self.context.id.uid.as_str(),
@@ -164,7 +163,11 @@ impl OperatorSubtask {
                     kind: reason.as_str(),
                     message,
                     tries,
-                    place: None,
+                    place: record.place.as_ref().map(|place| Place {
+                        source: &place.origin.source,
+                        split: &place.origin.split,
+                        position: place.position,
+                    }),
                     time: record.time,
                     key: record.key.as_deref(),
                     value: record.value.as_deref(),
@@ -178,6 +181,16 @@ impl OperatorSubtask {
             }
         }
         Ok(())
+    }
+
+    /// Logs the first record of the attempt.
+    fn tell(&mut self, record: &Apart, reason: DropReason, done: &str, message: &str) {
+        if std::mem::replace(&mut self.aside.told, true) {
+            return;
+        }
+        let id = &self.context.id;
+        let kind = reason.as_str();
+        tracing::warn!(uid = %id.uid, subtask = id.index.0, kind, "{record} was {done}: {message}; more are counted only");
     }
 
     /// The policy for records of the present input. A record that one subtask left out of a broadcast input would be in the
@@ -205,13 +218,17 @@ pub(super) fn reason(error: &CallError) -> Option<DropReason> {
 }
 
 impl fmt::Display for Apart {
-    /// For people: key and time.
+    /// For people: key, time, and place where it is known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.key {
             Some(key) => write!(f, "the record with key {}", Printable(key))?,
             None => write!(f, "the record without a key")?,
         }
-        write!(f, " and time {}", self.time)
+        write!(f, " and time {}", self.time)?;
+        match &self.place {
+            Some(place) => write!(f, " ({place})"),
+            None => Ok(()),
+        }
     }
 }
 

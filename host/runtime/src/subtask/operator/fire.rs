@@ -288,7 +288,7 @@ impl Advance {
 
 /// A timer in the place of a record.
 fn apart(timer: &Timer<'_>) -> Apart {
-    Apart { key: Some(timer.key.to_vec()), time: timer.time, value: None }
+    Apart { key: Some(timer.key.to_vec()), time: timer.time, value: None, place: None }
 }
 
 #[cfg(test)]

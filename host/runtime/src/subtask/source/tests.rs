@@ -99,7 +99,13 @@ fn bench(options: Options, script: Script) -> Bench {
 }
 
 fn ascending(idle_after: Option<Duration>) -> Options {
-    Options { strategy: Strategy::Times(Duration::ZERO), idle_after, drift: None, restored: Vec::new() }
+    Options {
+        strategy: Strategy::Times(Duration::ZERO),
+        idle_after,
+        drift: None,
+        restored: Vec::new(),
+        dead_letters: false,
+    }
 }
 
 impl Bench {

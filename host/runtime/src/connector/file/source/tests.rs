@@ -248,6 +248,21 @@ fn undecodable_records_are_dropped_and_counted_where_the_pipeline_says_so() {
 }
 
 #[test]
+fn undecodable_records_are_set_aside_with_their_line_where_the_pipeline_says_so() {
+    let folder = Folder::new();
+    folder.write("a.json", b"{\"a\":1}\nnonsense\n{\"a\":2}\n{\"a\":\"long long long\"}\n{\"a\":3}");
+    let settings = "path = \"a.json\"\nformat = \"json\"\non-undecodable = \"dead-letter\"\nmax-record = \"12B\"";
+    let mut reader = folder.open(settings, &[]).unwrap();
+    let batch = read_batch(&mut *reader).unwrap();
+    assert_eq!((batch.len(), &batch.positions[..]), (3, &[1, 3, 5][..]));
+    let found = reader.take_undecodable();
+    let shown: Vec<_> = found.iter().map(|record| (record.position, record.bytes.as_deref())).collect();
+    assert_eq!(shown, [(2, Some(&b"nonsense"[..])), (4, None)]);
+    assert!(found[1].reason.contains("max-record") && found[0].split == "a.json");
+    assert_eq!((reader.take_undecodable(), reader.counts().undecodable), (Vec::new(), 0));
+}
+
+#[test]
 fn lines_end_with_or_without_carriage_return_and_at_the_end_of_the_file() {
     let folder = Folder::new();
     folder.write("a.txt", b"\xef\xbb\xbfone\r\n\n\xff\ntwo");

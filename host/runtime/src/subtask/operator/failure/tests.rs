@@ -483,6 +483,8 @@ fn what_a_call_leaves_unconsumed_is_called_again_once_also_beside_a_failure() {
     }
     let ran = run(&with(OnFailure::Fail, 1024), &["a:stop", "@1", "a:x"]);
     assert_eq!((ran.meter.isolations, ran.meter.reruns, ran.meter.calls), (0, 0, 2));
+    let ran = run(&with(OnFailure::Drop, 1024), &["a:stop", "@1", "a:panic", "a:x"]);
+    assert_eq!((ran.meter.isolations, ran.meter.reruns, ran.meter.calls), (1, 2, 4));
 }
 
 #[test]
