@@ -95,7 +95,8 @@ impl Writer {
             cbor::push_u64(out, value);
         };
         let key_text = key.and_then(|key| std::str::from_utf8(key).ok());
-        let shown = value.filter(|value| self.comes_back(value));
+        // Bytes that no decoder took may look like CBOR and are none.
+        let shown = value.filter(|value| kind != UNDECODABLE && self.comes_back(value));
         // In the order of the encoded names, which are sorted by length first.
         cbor::push_head(out, cbor::MAP, 16);
         text(out, "key", key_text);

@@ -60,6 +60,13 @@ fn what_people_can_read_stands_there_readable() {
 }
 
 #[test]
+fn bytes_that_were_never_decoded_stay_bytes_whatever_they_look_like() {
+    // The line `aa` is also the CBOR of the text `a`.
+    let line = line(&DeadLetter { kind: UNDECODABLE, ..letter(None, Some(b"aa")) });
+    assert!(line.contains(r#""value":null"#) && line.contains(r#""value-bytes":"YWE=""#), "{line}");
+}
+
+#[test]
 fn the_format_is_the_golden_one() {
     let mut found = String::new();
     for (key, value) in [(Some(&b"a"[..]), Some(MAP)), (Some(b"\x80"), Some(b"\xff")), (None, None)] {
