@@ -47,8 +47,9 @@ impl KeyedState {
 
     /// Forgets runs while a call goes on that reads more than there is room for. No [`RunIndex`] is valid afterwards.
     pub(super) fn relieve(&mut self) {
-        if self.runs.is_over() {
-            self.runs.forget(self.writer.released());
+        let released = self.writer.released();
+        if self.runs.is_over(released) {
+            self.runs.forget(released);
         }
     }
 

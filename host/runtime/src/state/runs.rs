@@ -10,6 +10,9 @@ use super::run::Run;
 
 /// Runs looked at in one [`Runs::forget`]; more where more came since the last.
 const STEPS: usize = 256;
+/// By how many bytes the runs must have grown before another look for some to forget, where the last left too many: about
+/// what so many steps get rid of where they may.
+const GROWTH: usize = 16 << 10;
 
 /// Where a run is, until runs are forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub(super) struct Runs {
     hand: usize,
     /// Runs made since runs were last forgotten.
     made: usize,
+    /// What was released then, and how many bytes were left.
+    left: (u64, usize),
     /// Nothing was ever forgotten that RocksDB has: what has no run is empty.
     complete: bool,
 }
@@ -33,7 +38,7 @@ pub(super) struct Runs {
 impl Runs {
     /// No runs; `complete`: RocksDB is empty too.
     pub(super) fn new(limit: usize, complete: bool) -> Self {
-        Self { runs: Vec::new(), table: HashTable::new(), bytes: 0, limit, hand: 0, made: 0, complete }
+        Self { runs: Vec::new(), table: HashTable::new(), bytes: 0, limit, hand: 0, made: 0, left: (0, 0), complete }
     }
 
     /// Bytes in use, changes not counted.
@@ -41,9 +46,11 @@ impl Runs {
         self.bytes
     }
 
-    /// Whether runs should be forgotten even while a call goes on.
-    pub(super) fn is_over(&self) -> bool {
-        self.bytes > self.limit + self.limit / 4
+    /// Whether runs should be forgotten even while a call goes on: there are far too many, and more may be forgotten than when
+    /// the last look left them.
+    pub(super) fn is_over(&self, released: u64) -> bool {
+        let (before, left) = self.left;
+        self.bytes > self.limit + self.limit / 4 && (self.bytes > left + GROWTH || released > before)
     }
 
     /// Whether what has no run is empty.
@@ -89,8 +96,10 @@ impl Runs {
     }
 
     /// Forgets what RocksDB has, which is what was written up to `released`, until there is little enough or enough was tried.
-    pub(super) fn forget(&mut self, released: u64) {
-        let mut steps = STEPS + 2 * self.made;
+    /// Returns how many runs it looked at.
+    pub(super) fn forget(&mut self, released: u64) -> usize {
+        let most = STEPS + 2 * self.made;
+        let mut steps = most;
         self.made = 0;
         while self.bytes > self.limit && steps > 0 && !self.runs.is_empty() {
             steps -= 1;
@@ -107,6 +116,8 @@ impl Runs {
                 self.hand += 1;
             }
         }
+        self.left = (released, self.bytes);
+        most - steps
     }
 
     fn remove(&mut self, at: usize) {
@@ -131,4 +142,48 @@ fn mix(state: u16, hash: KeyHash) -> u64 {
     // A subtask's keys share what the hash is modulo the number of key groups, and the table takes the lower bits.
     let mixed = (hash.0 ^ u64::from(state).wrapping_mul(0xd6e8_feb8_6659_fd93)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ (mixed >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::changes::Changes;
+    use super::*;
+
+    /// A map of one key with an entry that was written as `sequence`.
+    fn write(runs: &mut Runs, key: u32, sequence: u64, changes: &mut Changes) {
+        let key = key.to_be_bytes();
+        let index = runs.make((0, KeyHash::of(&key)), KeyGroup(0), &key, true);
+        let value = [0; 100].as_slice().into();
+        runs.with(index, |run| run.write(&b"name".as_slice().into(), None, Some(value), (changes, sequence)));
+    }
+
+    #[test]
+    fn what_cannot_be_forgotten_yet_is_not_looked_for_at_every_read() {
+        let (mut runs, mut changes) = (Runs::new(1 << 20, true), Changes::default());
+        for key in 0..20_000 {
+            write(&mut runs, key, 1, &mut changes);
+        }
+        assert!(runs.bytes() > 2 << 20);
+        let mut looks = 0;
+        let mut read = |runs: &mut Runs, released| {
+            let looked = if runs.is_over(released) { runs.forget(released) } else { 0 };
+            looks += looked;
+            looked
+        };
+        (0..10).for_each(|_| drop(read(&mut runs, 0)));
+        let held = runs.bytes();
+        assert_eq!((0..100_000).map(|_| read(&mut runs, 0)).sum::<usize>(), 0, "unreleased, and no more than before");
+        write(&mut runs, 20_000, 1, &mut changes);
+        assert_eq!(read(&mut runs, 0), 0, "one more is no reason");
+        (20_001..20_100).for_each(|key| write(&mut runs, key, 1, &mut changes));
+        assert!(read(&mut runs, 0) > 0, "many are");
+        // Once they are released, one look follows another while too much is there.
+        assert!(read(&mut runs, 1) > 0);
+        (20_100..60_000).for_each(|key| {
+            write(&mut runs, key, 1, &mut changes);
+            read(&mut runs, 1);
+        });
+        assert!(runs.bytes() < held && runs.bytes() < 3 << 19, "{} bytes", runs.bytes());
+        assert!(looks < 600_000, "{looks} looks");
+    }
 }
