@@ -50,12 +50,17 @@ impl OperatorSubtask {
                 Outcome::Applied(consumed) if consumed as usize >= self.batcher.len() => self.trail()?,
                 outcome => self.in_pieces(outcome)?,
             }
-            if self.instances.end_if_grown() {
-                self.context.meter.renewed(Renewal::Memory);
-            }
+            self.renew_if_grown();
         }
         self.batcher.clear();
         self.ship(SHIP_RECORDS, SHIP_BYTES)
+    }
+
+    /// Replaces an instance whose memory has passed its mark.
+    pub(super) fn renew_if_grown(&mut self) {
+        if self.instances.end_if_grown() {
+            self.context.meter.renewed(Renewal::Memory);
+        }
     }
 
     /// Fires and sends on what the watermarks behind the batch's last record ask for.

@@ -111,8 +111,31 @@ impl OperatorSubtask {
 
     /// One call for all of `due`; where that fails, one for each.
     fn round(&mut self, due: &[TimerId], advance: &mut Advance) -> Result<(), Fault> {
-        let (reason, message) = match self.fire_call(due, advance)? {
-            Fired::Applied => return Ok(()),
+        let Some(failed) = self.attempt_round(due, advance)? else { return Ok(()) };
+        self.context.meter.isolating();
+        if let [id] = due {
+            return self.set_timer_aside(id, &failed, 1);
+        }
+        for id in due {
+            self.context.meter.rerun();
+            if let Some(failed) = self.attempt_round(std::slice::from_ref(id), advance)? {
+                self.set_timer_aside(id, &failed, 2)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One call for all of `due`. Why it failed and is undone; `None`: it is applied.
+    fn attempt_round(
+        &mut self,
+        due: &[TimerId],
+        advance: &mut Advance,
+    ) -> Result<Option<(DropReason, String)>, Fault> {
+        let failed = match self.fire_call(due, advance)? {
+            Fired::Applied => {
+                self.renew_if_grown();
+                return Ok(None);
+            }
             Fired::Unclean(message) => (DropReason::Rejected, message),
             Fired::Failed(error) => match reason(&error) {
                 Some(reason) => (reason, error.to_string()),
@@ -121,16 +144,12 @@ impl OperatorSubtask {
         };
         self.instances.end();
         self.context.meter.renewed(Renewal::Failure);
-        match due {
-            [id] => {
-                let Some(timer) = Timer::decode(id) else { return Ok(()) };
-                self.set_aside(&apart(&timer), &Failure { reason, message: &message, tries: 2 })
-            }
-            _ => due.iter().try_for_each(|id| {
-                self.context.meter.rerun();
-                self.round(std::slice::from_ref(id), advance)
-            }),
-        }
+        Ok(Some(failed))
+    }
+
+    fn set_timer_aside(&mut self, id: &TimerId, (reason, message): &(DropReason, String), tries: u32) -> Result<(), Fault> {
+        let Some(timer) = Timer::decode(id) else { return Ok(()) };
+        self.set_aside(&apart(&timer), &Failure { reason: *reason, message, tries })
     }
 
     fn fire_call(&mut self, due: &[TimerId], advance: &mut Advance) -> Result<Fired, Fault> {

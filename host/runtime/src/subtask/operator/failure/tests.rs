@@ -127,6 +127,7 @@ impl Guest for Instance {
         for (timer, tag) in packed::u32s(&timers.tags).enumerate() {
             let time = packed::time_at(&timers.times, timer).unwrap().as_millis();
             let origin = timer as u32;
+            self.memory += 1;
             match tag {
                 PANIC => return Err(failure("panic").unwrap()),
                 REJECT => {
@@ -231,7 +232,7 @@ pub(in crate::subtask::operator) struct Setting {
     policy: OnFailure,
     batch: usize,
     broadcast: bool,
-    renew_above: Option<u64>,
+    pub(in crate::subtask::operator) renew_above: Option<u64>,
 }
 
 pub(in crate::subtask::operator) fn with(policy: OnFailure, batch: usize) -> Setting {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::operator::OnFailure;
 use crate::subtask::operator::failure::tests::{
-    AGAIN, BATCHES, DELETE_NEXT, HOURLY, PANIC, REJECT, Ran, run as run_script, with,
+    AGAIN, BATCHES, DELETE_NEXT, HOURLY, PANIC, REJECT, Ran, Setting, run as run_script, with,
 };
 
 /// Runs the records with batches of several sizes, which must not matter but to the order across keys within a round.
@@ -126,6 +126,27 @@ fn a_timer_at_fault_is_dropped_alone() {
         let fault = run_as(OnFailure::Fail, &records).result.unwrap_err();
         assert!(fault.message.contains("key `b`"), "{fault}");
     }
+}
+
+#[test]
+fn a_search_for_a_timer_at_fault_is_counted_with_its_calls() {
+    let bad = format!("b:set 5 {PANIC}");
+    let counted = |records: &[&str]| {
+        let meter = run_script(&with(OnFailure::Drop, 1024), records).meter;
+        (meter.isolations, meter.reruns, meter.calls)
+    };
+    assert_eq!(counted(&["a:set 5 0", &bad, "c:set 5 0", "@9"]), (1, 3, 1 + 1 + 3));
+    assert_eq!(counted(&[&bad, "@9"]), (1, 0, 2), "one that stands alone is not called again");
+    assert_eq!(counted(&["a:set 5 0", "c:set 5 0", "@9"]), (0, 0, 2));
+}
+
+#[test]
+fn an_instance_past_the_mark_is_replaced_between_rounds_too() {
+    let setting = || Setting { renew_above: Some(3), ..with(OnFailure::Fail, 1024) };
+    let renewed = |records: &[&str]| run_script(&setting(), records).meter.renewals;
+    let sets = "a:pset 1 0,pset 2 0,pset 3 0,pset 4 0,pset 5 0,pset 6 0";
+    // One record and three timers pass the mark, then three timers more leave it as it is.
+    assert_eq!(renewed(&[sets]), [(Renewal::Failure, 0), (Renewal::Memory, 1)]);
 }
 
 #[test]
