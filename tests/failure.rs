@@ -227,7 +227,9 @@ nonsense
 
 fn odd(policy: &str, rest: &str) -> Job {
     let settings = format!("on-undecodable = \"{policy}\"");
-    let job = Job::new(&probe(&settings, &format!("on-failure = \"{policy}\""), rest));
+    let pipeline = probe(&settings, &format!("on-failure = \"{policy}\""), rest)
+        .with("on-missing-key = \"drop\"", &format!("on-missing-key = \"{policy}\""));
+    let job = Job::new(&pipeline);
     std::fs::write(job.folder().join("input.jsonl"), ODD).expect("the input can be written");
     job
 }
@@ -242,11 +244,13 @@ fn k10_odd_records_are_handled_by_policy_with_their_place_and_the_good_ones_all_
     let job = odd("dead-letter", &format!("{DEAD}{lines}"));
     job.run(&[]).expect_code(0);
     assert_eq!(counts(&job), expected);
-    let undecodable: Vec<Value> = job.output("lines").records().collect();
-    let found: Vec<_> = undecodable.iter().map(|letter| (&letter["kind"], &letter["position"])).collect();
-    assert_eq!(found, [(&"undecodable".into(), &5.into()), (&"undecodable".into(), &7.into())]);
+    let letters: Vec<Value> = job.output("lines").records().collect();
+    let found: Vec<_> = letters.iter().map(|letter| (letter["kind"].as_str(), letter["position"].as_u64())).collect();
+    let expected = [("undecodable", 5), ("undecodable", 7), ("missing-key", 9), ("missing-key", 11)];
+    assert_eq!(found, expected.map(|(kind, position)| (Some(kind), Some(position))));
     // `nonsense` in base64.
-    assert_eq!(undecodable[1]["value-bytes"], "bm9uc2Vuc2U=");
+    assert_eq!(letters[1]["value-bytes"], "bm9uc2Vuc2U=");
+    assert!(letters[2]["value"]["text"] == "x" && letters[2]["uid"] == "lines", "{}", letters[2]);
     let dead = dead(&job);
     assert_eq!((dead.len(), &dead[0]["kind"], &dead[0]["position"]), (1, &"rejected".into(), &13.into()));
     let failed = odd("fail", "").run(&[]).expect_code(2);

@@ -9,6 +9,7 @@ use wasmill_core::id::{OperatorUid, Parallelism};
 use wasmill_core::key_group::MAX_KEY_GROUPS;
 
 use super::error::Error;
+use super::input::{Input, OnMissingKey};
 use super::operator::{DEAD_LETTER, OnFailure};
 use super::pipeline::Pipeline;
 use super::source::Source;
@@ -118,42 +119,45 @@ impl Check<'_> {
     /// Dead letters are asked for where they are taken, and taken where they are asked for.
     fn dead_letters(&self) -> Result<(), Error> {
         let pipeline = self.pipeline;
-        let taken = |uid: &OperatorUid| {
-            let inputs = (pipeline.operators.iter().flat_map(|node| &node.inputs))
-                .chain(pipeline.sinks.iter().flat_map(|node| &node.inputs));
-            inputs.into_iter().any(|input| input.from == *uid && input.output.as_deref() == Some(DEAD_LETTER))
-        };
-        let makers = (pipeline.operators.iter())
+        let is_letters = |input: &Input| input.output.as_deref() == Some(DEAD_LETTER);
+        let taken =
+            |uid: &OperatorUid| pipeline.all_inputs().any(|(.., input)| input.from == *uid && is_letters(input));
+        let nothing_takes =
+            |uid| format!("nothing takes the dead letters: give a sink the input \"{uid}/{DEAD_LETTER}\"");
+        let operators = (pipeline.operators.iter())
             .filter(|node| node.on_failure == OnFailure::DeadLetter)
             .map(|node| ("operator", &node.uid, "on-failure"));
         let sources = (pipeline.sources.iter())
             .filter(|node| node.config.makes_dead_letters())
             .map(|node| ("source", &node.uid, "on-undecodable"));
-        for (table, uid, key) in makers.chain(sources) {
-            self.that(taken(uid), &[table, uid.as_str(), key], || {
-                format!("nothing takes the dead letters: give a sink the input \"{uid}/{DEAD_LETTER}\"")
-            })?;
+        for (table, uid, key) in operators.chain(sources) {
+            self.that(taken(uid), &[table, uid.as_str(), key], || nothing_takes(uid))?;
         }
-        let nodes = (pipeline.operators.iter().map(|node| ("operator", &node.uid, &node.inputs)))
-            .chain(pipeline.sinks.iter().map(|node| ("sink", &node.uid, &node.inputs)));
-        for (table, uid, inputs) in nodes {
-            for (index, input) in inputs.iter().enumerate() {
-                let (what, key, asked) = match (pipeline.operator(&input.from), pipeline.source(&input.from)) {
-                    (Some(from), _) => ("operator", "on-failure", from.on_failure == OnFailure::DeadLetter),
-                    (_, Some(from)) => ("source", "on-undecodable", from.config.makes_dead_letters()),
-                    (None, None) => continue,
-                };
-                if input.output.as_deref() == Some(DEAD_LETTER) && !asked {
-                    return Err(Error::Value {
-                        place: pipeline.places.of_input(table, uid.as_str(), index, Some("from")),
-                        key: format!("{table}.{uid}.input.from"),
-                        message: format!(
-                            "the {what} `{}` makes no dead letters: set its {key} = \"dead-letter\"",
-                            input.from
-                        ),
-                    });
-                }
-            }
+        for (table, uid, index, input) in pipeline.all_inputs() {
+            let from = &input.from;
+            let sets_aside = input.on_missing_key == OnMissingKey::DeadLetter;
+            let wrong = if sets_aside && input.exchange != Exchange::Key {
+                ("on-missing-key", "goes with a key: give the input a `key`, or exchange = \"key\"".to_owned())
+            } else if sets_aside && is_letters(input) {
+                ("on-missing-key", "would set dead letters aside again: use \"fail\" or \"drop\"".to_owned())
+            } else if sets_aside && !taken(from) {
+                ("on-missing-key", nothing_takes(from))
+            } else if is_letters(input) && !pipeline.makes_dead_letters(from) {
+                let (what, key) =
+                    if pipeline.source(from).is_some() { ("source", "on-undecodable") } else { ("operator", "on-failure") };
+                let message = format!(
+                    "the {what} `{from}` makes no dead letters: set its {key} = \"dead-letter\", or on-missing-key of an input from it"
+                );
+                ("from", message)
+            } else {
+                continue;
+            };
+            let (key, message) = wrong;
+            return Err(Error::Value {
+                place: pipeline.places.of_input(table, uid.as_str(), index, Some(key)),
+                key: format!("{table}.{uid}.input.{key}"),
+                message,
+            });
         }
         Ok(())
     }

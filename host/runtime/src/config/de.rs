@@ -102,7 +102,6 @@ impl Failure {
 static NOT_YET: &[(&str, &str, &str)] = &[
     ("mode", "unaligned", "use \"aligned\""),
     ("mode", "aligned-then-unaligned", "use \"aligned\""),
-    ("on-missing-key", "dead-letter", "use \"fail\" or \"drop\""),
     ("exchange", "kafka", "use \"key\", \"rebalance\", \"forward\" or \"broadcast\""),
     ("connector", "kafka", "use \"file\""),
 ];

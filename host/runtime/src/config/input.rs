@@ -30,7 +30,8 @@ pub struct InputTable {
     /// The key, for `exchange = "key"`: a field's name, or a JSON pointer where it begins with `/` (`/user/id`). Left out: the
     /// record keeps the key it has.
     pub key: Option<String>,
-    /// What happens to a record without that key (no such field, or null): `fail` or `drop` (counted). Default: `fail`.
+    /// What happens to a record without that key (no such field, or null): `fail`, `drop` (counted) or `dead-letter`. Default:
+    /// `fail`.
     #[serde(default)]
     pub on_missing_key: OnMissingKey,
     /// What happens to a late record, one whose time is at or before the watermark that is in force when it comes: `"pass"` (the
@@ -66,6 +67,9 @@ pub enum OnMissingKey {
     Fail,
     /// The record is dropped and counted.
     Drop,
+    /// The record goes to the output `dead-letter` of the node that it comes from; a sink takes it by
+    /// `input = "NAME/dead-letter"`, NAME being that node, and one must.
+    DeadLetter,
 }
 
 /// Which key a keyed input goes by.

@@ -14,7 +14,7 @@ use super::check;
 use super::document::{Document, Entry, Places, Value};
 use super::error::{Error, Place, nearest};
 use super::grants::{Grant, Wasi};
-use super::input::Input;
+use super::input::{Input, OnMissingKey};
 use super::late::OnLate;
 use super::operator::{Batch, Limits, OnFailure};
 use super::sink::Sink;
@@ -208,6 +208,25 @@ impl Pipeline {
     pub fn inputs(&self, uid: &OperatorUid) -> &[Input] {
         let of_sink = || self.sink(uid).map(|sink| sink.inputs.as_slice());
         self.operator(uid).map(|operator| operator.inputs.as_slice()).or_else(of_sink).unwrap_or_default()
+    }
+
+    /// Whether the node has an output for dead letters: its own, or of records that lack the key of an edge out of it.
+    #[must_use]
+    pub fn makes_dead_letters(&self, uid: &OperatorUid) -> bool {
+        self.operator(uid).is_some_and(|operator| operator.on_failure == OnFailure::DeadLetter)
+            || self.source(uid).is_some_and(|source| source.config.makes_dead_letters())
+            || self.all_inputs().any(|(_, _, _, input)| {
+                input.from == *uid && input.on_missing_key == OnMissingKey::DeadLetter
+            })
+    }
+
+    /// Every input, with the table and uid of its node and its place among the node's.
+    pub(super) fn all_inputs(&self) -> impl Iterator<Item = (&'static str, &OperatorUid, usize, &Input)> {
+        let operators = self.operators.iter().map(|node| ("operator", &node.uid, &node.inputs));
+        let nodes = operators.chain(self.sinks.iter().map(|node| ("sink", &node.uid, &node.inputs)));
+        nodes.flat_map(|(table, uid, inputs)| {
+            inputs.iter().enumerate().map(move |(index, input)| (table, uid, index, input))
+        })
     }
 
     /// Where a key stands, such as `["operator", UID, "component"]`; where it is left out, the innermost table around it.

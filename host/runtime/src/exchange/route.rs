@@ -13,6 +13,7 @@ use wasmill_core::record::{Header, RecordBatch, WatermarkMark};
 
 use super::channel::Sender;
 use super::key::KeyExtractor;
+use crate::format::dead_letter::{self, DeadLetter, Writer};
 use crate::format::encode;
 use crate::telemetry::{DropReason, SubtaskMeter};
 
@@ -23,6 +24,8 @@ pub enum MissingKey {
     Drop,
     /// The job fails.
     Fail,
+    /// It goes to the sender's output for dead letters.
+    DeadLetter,
 }
 
 /// A keyed edge: how it finds keys and who owns them.
@@ -38,6 +41,9 @@ pub struct KeyRouter {
     meter: Arc<SubtaskMeter>,
     scratch: Vec<u8>,
     building: Vec<RecordBatch>,
+    /// Dead letters that are not sent on yet.
+    letters: RecordBatch,
+    writer: Writer,
 }
 
 impl KeyRouter {
@@ -53,7 +59,18 @@ impl KeyRouter {
         let owners =
             (0..max_parallelism.get()).map(|group| KeyGroup(group).owner(max_parallelism, parallelism).0).collect();
         let building = (0..parallelism.get()).map(|_| RecordBatch::default()).collect();
-        Self { extractor, missing, owners, max_parallelism, edge, meter, scratch: Vec::new(), building }
+        Self {
+            extractor,
+            missing,
+            owners,
+            max_parallelism,
+            edge,
+            meter,
+            scratch: Vec::new(),
+            building,
+            letters: RecordBatch::default(),
+            writer: Writer::default(),
+        }
     }
 
     /// Splits the batch by owner into `building`.
@@ -67,10 +84,15 @@ impl KeyRouter {
             let value = batch.values.get(record);
             let key = match self.extractor.key(batch.keys.get(record), value, &mut self.scratch) {
                 Ok(key) => key,
-                Err(reason) if self.missing == MissingKey::Drop => {
-                    tracing::trace!(%reason, from = %self.edge.0, to = %self.edge.1, "record without a key dropped");
-                    self.meter.dropped(DropReason::MissingKey, 1);
+                Err(reason) if self.missing != MissingKey::Fail => {
+                    tracing::trace!(%reason, from = %self.edge.0, to = %self.edge.1, "record without a key left out");
                     while headers.next_if(|header| header.record as usize <= record).is_some() {}
+                    if self.missing == MissingKey::DeadLetter {
+                        let message = reason.to_string();
+                        self.set_aside(batch, record, &message);
+                    } else {
+                        self.meter.dropped(DropReason::MissingKey, 1);
+                    }
                     continue;
                 }
                 Err(reason) => {
@@ -78,7 +100,7 @@ impl KeyRouter {
                     return Err(Fault::new(
                         FaultKind::User,
                         format_args!(
-                            "the record {} of time {}{} on the edge from `{from}` to `{to}` has no key: {reason}; set on-missing-key = \"drop\" on the input of `{to}` to leave such records out",
+                            "the record {} of time {}{} on the edge from `{from}` to `{to}` has no key: {reason}; set on-missing-key = \"drop\" on the input of `{to}` to leave such records out, or \"dead-letter\" to set them aside",
                             encode::shown(value),
                             batch.times[record],
                             batch.place(record).map(|place| format!(" ({place})")).unwrap_or_default(),
@@ -104,6 +126,30 @@ impl KeyRouter {
             self.mark(mark);
         }
         Ok(())
+    }
+
+    /// Makes a dead letter of a record.
+    fn set_aside(&mut self, batch: &RecordBatch, record: usize, reason: &str) {
+        let (from, to) = &self.edge;
+        let (key, value, time) = (batch.keys.get(record), batch.values.get(record), batch.times[record]);
+        let place = batch.place(record);
+        let letter = DeadLetter {
+            uid: from.as_str(),
+            subtask: self.meter.id().index.0,
+            component: None,
+            input: None,
+            kind: DropReason::MissingKey.as_str(),
+            message: &format!("no key for the edge to `{to}`: {reason}"),
+            tries: 0,
+            place: place.as_ref().map(dead_letter::Place::from),
+            time,
+            key,
+            value,
+        };
+        self.letters.keys.push(key);
+        self.letters.times.push(time);
+        self.letters.values.push_with(|out| self.writer.push(&letter, out));
+        self.meter.dead_lettered(DropReason::MissingKey, 1);
     }
 
     fn mark(&mut self, mark: &WatermarkMark) {
@@ -187,13 +233,20 @@ impl OutEdge {
 #[derive(Debug, Default)]
 pub struct Outputs {
     by_output: Vec<Vec<OutEdge>>,
+    dead_letters: Option<usize>,
 }
 
 impl Outputs {
     /// The edges of each output, by the output's index.
     #[must_use]
     pub fn new(by_output: Vec<Vec<OutEdge>>) -> Self {
-        Self { by_output }
+        Self { by_output, dead_letters: None }
+    }
+
+    /// The same, with the output at that index taking the dead letters of the edges: records that lack their key.
+    #[must_use]
+    pub fn with_dead_letters(self, output: Option<usize>) -> Self {
+        Self { dead_letters: output, ..self }
     }
 
     /// How many outputs there are.
@@ -225,7 +278,25 @@ impl Outputs {
         for edge in others {
             edge.emit(batch.clone())?;
         }
-        last.emit(batch)
+        last.emit(batch)?;
+        self.set_aside(output)
+    }
+
+    /// Sends on the dead letters of an output's edges. Edges that take dead letters make none themselves.
+    fn set_aside(&mut self, output: usize) -> Result<(), Fault> {
+        let Some(dead_letters) = self.dead_letters.filter(|dead_letters| *dead_letters != output) else {
+            return Ok(());
+        };
+        for edge in 0..self.by_output[output].len() {
+            if let Routing::Key(router) = &mut self.by_output[output][edge].routing
+                && !router.letters.is_empty()
+            {
+                let letters = std::mem::take(&mut router.letters);
+                router.meter.sent(letters.len() as u64, letters.payload_bytes() as u64);
+                self.emit(dead_letters, letters)?;
+            }
+        }
+        Ok(())
     }
 
     /// Sends the barrier behind everything sent so far, on every channel.

@@ -6,6 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
+use wasmill_core::record;
 use wasmill_core::time::Timestamp;
 
 use super::fields::{Field, Fields};
@@ -28,6 +29,12 @@ pub struct Place<'a> {
     pub split: &'a str,
     /// Its line in the file, counted from 1; elsewhere its number in the split.
     pub position: u64,
+}
+
+impl<'a> From<&'a record::Place> for Place<'a> {
+    fn from(place: &'a record::Place) -> Self {
+        Self { source: &place.origin.source, split: &place.origin.split, position: place.position }
+    }
 }
 
 /// A record that was set aside.

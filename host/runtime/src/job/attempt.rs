@@ -274,7 +274,7 @@ impl Builder<'_> {
             idle_after: watermark.idle.map(|idle| idle.get()),
             drift: self.drifts.get(&context.id).cloned(),
             restored: splits,
-            dead_letters: declared.config.makes_dead_letters(),
+            dead_letters: self.options.pipeline.makes_dead_letters(&node.uid),
         };
         let subtask = SourceSubtask::new(context.clone(), options, reader, wires.take_outputs());
         Ok(Box::new(move || context.run(|_| subtask.run())))

@@ -10,7 +10,7 @@ use wasmill_core::id::OperatorUid;
 
 use super::wire::Ports;
 use crate::config::input::Input;
-use crate::config::operator::{DEAD_LETTER, OnFailure};
+use crate::config::operator::DEAD_LETTER;
 use crate::config::source::{RecordShape, Source};
 use crate::config::{self, Pipeline};
 use crate::exchange::gate::OnLate;
@@ -21,21 +21,12 @@ pub(super) struct Resolver<'a> {
     pub contracts: &'a BTreeMap<OperatorUid, OperatorContract>,
 }
 
-impl Resolver<'_> {
-    /// Whether the node has an output for dead letters, after the component's.
-    fn makes_dead_letters(&self, uid: &OperatorUid) -> bool {
-        let of_source = || self.pipeline.source(uid).is_some_and(|source| source.config.makes_dead_letters());
-        let operator = self.pipeline.operator(uid);
-        operator.is_some_and(|operator| operator.on_failure == OnFailure::DeadLetter) || of_source()
-    }
-}
-
 impl Ports for Resolver<'_> {
     fn output(&self, from: &OperatorUid, output: Option<&str>) -> Result<usize, Fault> {
         let Some(name) = output else { return Ok(0) };
         let outputs = self.contracts.get(from).map(|contract| contract.outputs.as_slice()).unwrap_or_default();
-        if name == DEAD_LETTER && self.makes_dead_letters(from) {
-            return Ok(outputs.len().max(1));
+        if let Some(output) = self.dead_letters(from).filter(|_| name == DEAD_LETTER) {
+            return Ok(output);
         }
         if let Some(output) = outputs.iter().position(|port| port.name == name) {
             return Ok(output);
@@ -49,6 +40,10 @@ impl Ports for Resolver<'_> {
 
     fn outputs(&self, uid: &OperatorUid) -> usize {
         self.own_outputs(uid) + self.pipeline.operator(uid).map_or(0, |operator| operator.late_outputs().len())
+    }
+
+    fn dead_letters(&self, uid: &OperatorUid) -> Option<usize> {
+        self.pipeline.makes_dead_letters(uid).then(|| self.declared_outputs(uid))
     }
 
     fn on_late(&self, node: &OperatorUid, edge: usize) -> OnLate {
@@ -87,8 +82,12 @@ impl Ports for Resolver<'_> {
 impl Resolver<'_> {
     /// How many outputs the node has beside the late ones, which come after them.
     fn own_outputs(&self, uid: &OperatorUid) -> usize {
-        let declared = self.contracts.get(uid).map_or(1, |contract| contract.outputs.len().max(1));
-        declared + usize::from(self.makes_dead_letters(uid))
+        self.declared_outputs(uid) + usize::from(self.pipeline.makes_dead_letters(uid))
+    }
+
+    /// How many outputs the component has, at least one; dead letters come next.
+    fn declared_outputs(&self, uid: &OperatorUid) -> usize {
+        self.contracts.get(uid).map_or(1, |contract| contract.outputs.len().max(1))
     }
 
     /// The index of a late output.

@@ -27,6 +27,8 @@ pub(super) struct Wires {
     pub inputs: Vec<InputChannel>,
     /// Its edges out, by output.
     pub outputs: Vec<Vec<OutEdge>>,
+    /// Which of them takes dead letters.
+    pub dead_letters: Option<usize>,
     /// Its counters.
     pub meter: Arc<SubtaskMeter>,
 }
@@ -34,7 +36,7 @@ pub(super) struct Wires {
 impl Wires {
     /// The edges out as the subtask uses them.
     pub(super) fn take_outputs(&mut self) -> Outputs {
-        Outputs::new(std::mem::take(&mut self.outputs))
+        Outputs::new(std::mem::take(&mut self.outputs)).with_dead_letters(self.dead_letters)
     }
 }
 
@@ -44,6 +46,8 @@ pub(super) trait Ports {
     fn output(&self, from: &OperatorUid, output: Option<&str>) -> Result<usize, Fault>;
     /// How many outputs a node has, late ones included.
     fn outputs(&self, uid: &OperatorUid) -> usize;
+    /// Which of them takes dead letters.
+    fn dead_letters(&self, uid: &OperatorUid) -> Option<usize>;
     /// The input as the pipeline file has it.
     fn declared<'a>(&'a self, node: &OperatorUid, edge: usize) -> Option<&'a Input>;
     /// What becomes of late records of a node's edge.
@@ -66,8 +70,9 @@ pub(super) fn wire(
         for index in node.parallelism.subtasks() {
             let id = SubtaskId { uid: node.uid.clone(), index };
             let outputs = (0..ports.outputs(&node.uid)).map(|_| Vec::new()).collect();
+            let dead_letters = ports.dead_letters(&node.uid);
             let meter = Arc::new(SubtaskMeter::new(id.clone(), node.kind));
-            wires.insert(id, Wires { mailbox: Mailbox::default(), inputs: Vec::new(), outputs, meter });
+            wires.insert(id, Wires { mailbox: Mailbox::default(), inputs: Vec::new(), outputs, dead_letters, meter });
         }
     }
     for node in graph.nodes() {
@@ -130,6 +135,7 @@ impl Lay<'_> {
                 let policy = match self.declared.on_missing_key {
                     OnMissingKey::Fail => MissingKey::Fail,
                     OnMissingKey::Drop => MissingKey::Drop,
+                    OnMissingKey::DeadLetter => MissingKey::DeadLetter,
                 };
                 let extractor = KeyExtractor::new(&self.declared.key, fields.as_deref()).map_err(|error| {
                     let (from, node) = (&self.from.uid, &self.node.uid);

@@ -102,8 +102,8 @@ impl OperatorSubtask {
     ) -> Self {
         let eager = (0..options.contract.inputs.len().max(1)).map(|input| riding(&options.contract, input)).collect();
         let eager_timers = riding(&options.contract, usize::from(RIDES_WITH_TIMERS));
-        let dead_letters = usize::from(options.on_failure == OnFailure::DeadLetter);
-        let emitted = vec![RecordBatch::default(); options.contract.outputs.len().max(1) + dead_letters];
+        // The late ones, which come last, have batches of their own.
+        let emitted = vec![RecordBatch::default(); outputs.len().saturating_sub(options.late_outputs)];
         let mut batcher = Batcher::new(options.batch_records, options.batch_bytes);
         let mut late = Late::new(options.late_outputs);
         if gate.watermark() > Timestamp::MIN {

@@ -21,7 +21,7 @@ use crate::format::dead_letter::{self, DeadLetter, Writer};
 use crate::source::{ReadOutcome, SourceReader, SplitPosition, Undecodable};
 use crate::telemetry::DropReason;
 
-/// The output for records that could not be decoded.
+/// The output for dead letters.
 const DEAD_LETTERS: usize = 1;
 /// Most records of one read.
 const READ_RECORDS: usize = 1024;
@@ -36,7 +36,7 @@ pub struct Options {
     pub drift: Option<Drift>,
     /// Where the splits were at the restored checkpoint.
     pub restored: Vec<Split>,
-    /// Whether the source has a second output, for records that could not be decoded.
+    /// Whether the source has a second output, for dead letters.
     pub dead_letters: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct SourceSubtask {
     undecodable: u64,
     /// The split read last.
     origin: Option<Arc<Origin>>,
-    /// Writes dead letters, where the source makes any.
+    /// Writes dead letters, where the source has an output for them.
     letters: Option<Writer>,
     idle: bool,
     phase: Phase,

@@ -233,6 +233,12 @@ impl SubtaskMeter {
         }
     }
 
+    /// Whose counters these are.
+    #[must_use]
+    pub fn id(&self) -> &SubtaskId {
+        &self.id
+    }
+
     /// Records were taken in.
     pub fn received(&self, records: u64, bytes: u64) {
         self.records_in.fetch_add(records, Ordering::Relaxed);

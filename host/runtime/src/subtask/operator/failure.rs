@@ -163,11 +163,7 @@ impl OperatorSubtask {
                     kind: reason.as_str(),
                     message,
                     tries,
-                    place: record.place.as_ref().map(|place| Place {
-                        source: &place.origin.source,
-                        split: &place.origin.split,
-                        position: place.position,
-                    }),
+                    place: record.place.as_ref().map(Place::from),
                     time: record.time,
                     key: record.key.as_deref(),
                     value: record.value.as_deref(),
