@@ -1,7 +1,7 @@
 //! Watermarks, lateness and the end of time, end to end. Cases of the field carry their number.
 
 use serde_json::{Value, json};
-use wasmill_tests::{Harness, Job, Pipeline};
+use wasmill_tests::{Harness, Job, Pipeline, probe};
 
 /// The end of time.
 const END: i64 = (1 << 53) - 1;
@@ -180,6 +180,22 @@ fn the_end_of_all_input_is_the_end_of_time_in_every_operator_of_a_chain() {
     assert_eq!(stored_watermarks(&job, "relay"), [END; 2]);
     assert_eq!(stored_watermarks(&job, "again"), [END; 3]);
     assert_eq!(stored_watermarks(&job, "out"), [END]);
+}
+
+#[test]
+fn a_keys_timers_are_listed_as_they_were_before_the_call_and_the_one_that_fires_is_not_among_them() {
+    for records in [1, 1024] {
+        let batch = format!("batch = {{ records = {records} }}");
+        let lines = ["a:timer 5", "b:timer 9", "a:timer 3", "a:timers", "c:timers", "a:timer 4"];
+        let job = probe::job(&probe::probe("watermark = \"none\"", &batch, ""), &lines);
+        job.run(&[]).expect_code(0);
+        let told = job.output("out").records().filter(|record| record["timers"].is_array());
+        let mut told: Vec<_> = told.map(|told| format!("{} {} {}", told["key"], told["fired"], told["timers"])).collect();
+        told.sort();
+        let expected =
+            ["\"a\" 3 [4,5]", "\"a\" 4 [5]", "\"a\" 5 []", "\"a\" null [3,5]", "\"b\" 9 []", "\"c\" null []"];
+        assert_eq!(told, expected);
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Does what a record's text says: panics, loops, eats memory, refuses, fails. Any other text is counted for its key.
+//! Does what a record's text says: panics, loops, eats memory, refuses, fails, sets timers. Any other text is counted for its key.
 //!
 //! The host's tests run it to see what becomes of the records around such a one, and so can anyone who wants to try a
 //! pipeline's failure policies. The text is the whole value: as CBOR, as the first field of a record, or raw.
@@ -8,7 +8,7 @@ use wasmill_guest::prelude::*;
 
 /// The operator. It counts in a state that rides along and in one that is fetched.
 #[derive(Operator)]
-#[operator(key = String)]
+#[operator(key = String, timers(list))]
 pub struct Probe {
     eager: Value<u64>,
     #[state(lazy)]
@@ -28,6 +28,19 @@ struct Counts<'a> {
     lazy: u64,
 }
 
+/// The times of a key's timers, and of the one that fired where they are told by it.
+#[derive(Serialize)]
+struct Timers<'a> {
+    key: &'a str,
+    fired: Option<i64>,
+    timers: Vec<i64>,
+}
+
+fn tell(ctx: &mut Context<'_>, key: &str, fired: Option<i64>) -> Result {
+    let timers = ctx.timers()?.into_iter().map(|timer| timer.time.as_millis()).collect();
+    ctx.emit(&Timers { key, fired, timers })
+}
+
 impl Process for Probe {
     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result {
         let text = text(&record)?;
@@ -43,12 +56,20 @@ impl Process for Probe {
             ("reject", _) => Err(Error::reject("told to reject")),
             ("fatal", _) => Err(Error::fatal("told to fail")),
             ("retry", _) => Err(Error::retryable("told to fail for now")),
+            ("timer", time) => ctx.set_timer(Timestamp::from_millis(time.parse()?), 0),
+            ("timers", _) => tell(ctx, key.unwrap_or_default(), None),
             ("log", message) => {
                 log::info!("{message}");
                 Ok(())
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl OnTimer for Probe {
+    fn fire(&mut self, timer: Timer<'_>, ctx: &mut Context<'_>) -> Result {
+        tell(ctx, timer.key()?, Some(timer.time().as_millis()))
     }
 }
 

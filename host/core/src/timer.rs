@@ -42,6 +42,17 @@ pub struct Timer<'a> {
     pub tag: u32,
 }
 
+/// A timer among those of its key, in the order in which they are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyTimer {
+    /// Whose time it waits for.
+    pub domain: Domain,
+    /// When it is due.
+    pub time: Timestamp,
+    /// Tells timers of one time apart.
+    pub tag: u32,
+}
+
 /// A timer as bytes, which sort as timers fire: by time, then key, then tag.
 pub type TimerId = Box<[u8]>;
 

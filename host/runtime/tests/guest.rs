@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use wasmill_core::id::{Attempt, OperatorUid, Parallelism, SubtaskIndex};
 use wasmill_core::record;
+use wasmill_core::timer::KeyTimer;
 use wasmill_runtime::clock::SystemClock;
 use wasmill_runtime::guest::contract::{self, Batch, Column, Eager, Effects, Now, OptionalColumn, SET};
 use wasmill_runtime::guest::{
@@ -97,6 +98,9 @@ impl StateAccess for Empty {
     }
     fn list_clear(&mut self, _: u16, _: u32) -> Result<(), StateError> {
         Ok(())
+    }
+    fn timers_page(&mut self, _: u32, _: Option<KeyTimer>, _: usize) -> Result<Vec<KeyTimer>, StateError> {
+        Ok(Vec::new())
     }
     fn mark(&mut self) -> u32 {
         0

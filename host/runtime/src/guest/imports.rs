@@ -4,6 +4,7 @@
 //! ([`StateAccess`] answers) nor what is said ([`super::diagnostics`]).
 
 mod collections;
+mod timers;
 #[cfg(test)]
 mod tests;
 
@@ -161,8 +162,8 @@ impl state::Host for Data {
         unsupported("operator-replace")
     }
 
-    fn timers_page(&mut self, _: u32, _: Option<(u8, i64, u32)>, _: u32) -> Result<Timers> {
-        unsupported("timers-page")
+    fn timers_page(&mut self, origin: u32, after: Option<(u8, i64, u32)>, limit: u32) -> Result<Timers> {
+        self.page_of_timers(origin, after, limit)
     }
 }
 

@@ -34,6 +34,7 @@ use wasmill_core::contract::OperatorContract;
 use wasmill_core::fault::Fault;
 use wasmill_core::id::{Attempt, OperatorUid, Parallelism, SubtaskIndex};
 use wasmill_core::record;
+use wasmill_core::timer::KeyTimer;
 
 pub use self::contract::WIT;
 use self::contract::{Batch, Eager, Effects, Firing, Now};
@@ -214,6 +215,18 @@ pub trait StateAccess: Send {
     /// # Errors
     /// See [`StateError`].
     fn list_clear(&mut self, state: u16, origin: u32) -> Result<(), StateError>;
+
+    /// The timers that the origin's key had before this call, behind `after` in the order of domain, time and tag: at most
+    /// `limit`, and fewer only where there are no more. Timers of the call's own round have fired: they are not among them.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn timers_page(
+        &mut self,
+        origin: u32,
+        after: Option<KeyTimer>,
+        limit: usize,
+    ) -> Result<Vec<KeyTimer>, StateError>;
 
     /// A mark to roll back to, of this call.
     fn mark(&mut self) -> u32;

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use wasmill_core::id::{Attempt, OperatorUid, Parallelism, SubtaskIndex};
 use wasmill_core::record::{self, OptionalColumn};
+use wasmill_core::time::Timestamp;
+use wasmill_core::timer::{Domain, KeyTimer};
 use wit_component::StringEncoding;
 
 use super::contract::{self, Batch, Column, Now, WIT};
@@ -256,6 +258,17 @@ impl StateAccess for Asked {
     fn list_clear(&mut self, state: u16, origin: u32) -> Result<(), StateError> {
         self.log.push(format!("list-clear {state} {origin}"));
         Ok(())
+    }
+
+    fn timers_page(
+        &mut self,
+        origin: u32,
+        after: Option<KeyTimer>,
+        limit: usize,
+    ) -> Result<Vec<KeyTimer>, StateError> {
+        self.log.push(format!("timers-page {origin} {after:?} {limit}"));
+        let timer = |tag| KeyTimer { domain: Domain::Event, time: Timestamp::from_millis(-1), tag };
+        Ok((0..5).map(timer).take(limit).collect())
     }
 
     fn mark(&mut self) -> u32 {

@@ -92,6 +92,18 @@ pub(super) fn encode_timer_head(group: KeyGroup, domain: Domain, out: &mut Vec<u
     out.push(domain as u8);
 }
 
+/// Where the rows of a key group's timers of a domain begin, which is their head, and before what they end.
+pub(super) fn timer_bounds(group: KeyGroup, domain: Domain) -> (Vec<u8>, Vec<u8>) {
+    let mut lower = Vec::new();
+    encode_timer_head(group, domain, &mut lower);
+    let mut upper = lower.clone();
+    // The head ends in the domain, far from 0xff.
+    if let Some(last) = upper.last_mut() {
+        *last += 1;
+    }
+    (lower, upper)
+}
+
 /// What a timer of a key of `key` bytes counts for: domain, time, key and tag.
 pub(super) fn timer_bytes(key: usize) -> usize {
     1 + ID_BYTES + key

@@ -5,7 +5,7 @@
 use wasmill_core::id::StateName;
 use wasmill_core::key_group::{KeyGroup, KeyHash};
 use wasmill_core::time::Timestamp;
-use wasmill_core::timer::{Domain, TIMERS, Timer, TimerId};
+use wasmill_core::timer::{Domain, KeyTimer, TIMERS, Timer, TimerId};
 
 use super::error::Error;
 use super::keyed::{KeyedState, RowReader};
@@ -35,6 +35,22 @@ impl KeyedState {
             self.count_timer(timer, group, false)?;
         }
         Ok(())
+    }
+
+    /// The key's timers behind `after`, in order, at most `limit`. Reads the timers of the key's group up to them, so it is for
+    /// groups with thousands of timers, not millions.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn timers_of(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        after: Option<KeyTimer>,
+        limit: usize,
+    ) -> Result<Vec<KeyTimer>, Error> {
+        self.writer.check()?;
+        self.timers.of_key((key, self.group(hash)?), after, limit, &self.rows)
     }
 
     /// Before this time no timer of the domain is due; `None`: none is set.

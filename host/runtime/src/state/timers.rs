@@ -9,12 +9,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use wasmill_core::key_group::{KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 use wasmill_core::time::Timestamp;
-use wasmill_core::timer::{Domain, ID_BYTES, Known, Timer, TimerId, TimerQueue};
+use wasmill_core::timer::{Domain, ID_BYTES, KeyTimer, Known, Timer, TimerId, TimerQueue};
 
 use super::error::Error;
 use super::row;
@@ -129,6 +130,51 @@ impl TimerStore {
         Ok(due)
     }
 
+    /// The key's timers behind `after` in their order, at most `limit`. Reads all timers of the key's group that lie before them.
+    pub(super) fn of_key(
+        &self,
+        (key, group): (&[u8], KeyGroup),
+        after: Option<KeyTimer>,
+        limit: usize,
+        rows: &impl TimerRows,
+    ) -> Result<Vec<KeyTimer>, Error> {
+        let mut found = BTreeSet::new();
+        let domains = Domain::ALL.into_iter().filter(|domain| after.is_none_or(|after| *domain >= after.domain));
+        for domain in domains {
+            let (mut lower, upper) = row::timer_bounds(group, domain);
+            if let Some(KeyTimer { time, tag, .. }) = after.filter(|after| after.domain == domain) {
+                Timer { time, key, tag }.encode(&mut lower);
+                // No row is this one and a byte more but those of later timers.
+                lower.push(0);
+            }
+            let of_key = |row: &[u8]| {
+                let (domain, id) = row::timer_of(row)?;
+                let Timer { time, tag, .. } = Timer::decode(id).filter(|timer| timer.key == key)?;
+                Some(KeyTimer { domain, time, tag })
+            };
+            let mut taken = 0;
+            rows.read(&lower, &upper, &mut |row| {
+                if taken < limit
+                    && let Some(timer) = of_key(row)
+                    && self.layered(row).is_none()
+                {
+                    taken += 1;
+                    found.insert(timer);
+                }
+                taken < limit
+            })?;
+            for layer in self.frozen.iter().map(|(_, layer)| &**layer).chain([&self.fresh]) {
+                let rows = layer.range::<[u8], _>((Bound::Included(&lower[..]), Bound::Excluded(&upper[..])));
+                let set = rows.filter(|(row, set)| **set && self.layered(row) == Some(true));
+                found.extend(set.filter_map(|(row, _)| of_key(row)).take(limit));
+            }
+            if found.len() >= limit {
+                break;
+            }
+        }
+        Ok(found.into_iter().take(limit).collect())
+    }
+
     /// Bytes of changes that are not frozen yet.
     pub(super) fn fresh_bytes(&self) -> usize {
         self.fresh_bytes
@@ -193,14 +239,8 @@ impl TimerStore {
         let mut read: Vec<TimerId> = Vec::new();
         let mut horizon: Option<TimerId> = None;
         for group in self.range.start..self.range.end {
-            let (mut lower, mut upper) = (Vec::new(), Vec::new());
-            row::encode_timer_head(KeyGroup(group), domain, &mut lower);
+            let (mut lower, upper) = row::timer_bounds(KeyGroup(group), domain);
             let head = lower.len();
-            upper.extend_from_slice(&lower);
-            // The head ends in the domain, far from 0xff.
-            if let Some(last) = upper.last_mut() {
-                *last += 1;
-            }
             lower.extend_from_slice(&from);
             let mut taken = 0;
             rows.read(&lower, &upper, &mut |row| {

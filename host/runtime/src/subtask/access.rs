@@ -11,6 +11,7 @@ mod tests;
 use wasmill_core::fault::Fault;
 use wasmill_core::key_group::KeyHash;
 use wasmill_core::record::{Column, OptionalColumn};
+use wasmill_core::timer::KeyTimer;
 
 use self::overlay::Overlay;
 use crate::guest::{StateAccess, StateError};
@@ -164,6 +165,24 @@ impl StateAccess for CallState {
     fn list_clear(&mut self, state: u16, origin: u32) -> Result<(), StateError> {
         let slot = self.written_slot(origin)?;
         self.overlay.clear_list((state, slot))
+    }
+
+    fn timers_page(
+        &mut self,
+        origin: u32,
+        after: Option<KeyTimer>,
+        limit: usize,
+    ) -> Result<Vec<KeyTimer>, StateError> {
+        let slot = self.slot(origin)?;
+        let Some(keyed) = &self.keyed else {
+            return Err(StateError::Misuse("timers belong to keys, and the operator has no keyed input".to_owned()));
+        };
+        let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
+        // What stands for no key; the empty key has another hash.
+        if key.is_empty() && hash == KeyHash(0) {
+            return Err(StateError::Misuse("timers belong to keys, and the record has none".to_owned()));
+        }
+        keyed.timers_of(key, hash, after, limit).map_err(failed)
     }
 
     fn mark(&mut self) -> u32 {

@@ -94,6 +94,29 @@ fn check_round(model: &mut Model, due: &[TimerId], until: i64, limit: usize) {
     }
 }
 
+/// A key's timers, whole and by pages of two.
+fn check_listed(store: &TimerStore, rows: &Rows, model: &Model) {
+    for key in [&[3][..], &[30]] {
+        let of_key = model.iter().filter(|(_, of, _)| of == key);
+        let timer = |(time, _, tag): &(i64, Vec<u8>, u32)| KeyTimer {
+            domain: Domain::Event,
+            time: Timestamp::from_millis(*time),
+            tag: *tag,
+        };
+        let expected: Vec<_> = of_key.map(timer).collect();
+        assert_eq!(store.of_key((key, group(key)), None, usize::MAX, rows).unwrap(), expected);
+        let mut paged: Vec<KeyTimer> = Vec::new();
+        loop {
+            let page = store.of_key((key, group(key)), paged.last().copied(), 2, rows).unwrap();
+            if page.is_empty() {
+                break;
+            }
+            paged.extend(page);
+        }
+        assert_eq!(paged, expected);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
@@ -135,6 +158,7 @@ proptest! {
                     store = self::store(false);
                 }
             }
+            check_listed(&store, &rows, &model);
             let next = store.next(Domain::Event);
             prop_assert!(model.first().is_none_or(|(time, ..)| next.is_some_and(|next| next.as_millis() <= *time)));
             prop_assert!(store.queues[0].bytes() <= BUDGET);
@@ -163,6 +187,11 @@ fn the_domains_do_not_mix() {
     let timer = Timer { time: Timestamp::from_millis(5), key: b"k", tag: 0 };
     assert!(store.set(Domain::Processing, &timer, group(b"k"), &rows).unwrap());
     assert!(store.take_due(Domain::Event, Timestamp::MAX, 9, &rows).unwrap().is_empty());
+    assert!(store.set(Domain::Event, &timer, group(b"k"), &rows).unwrap());
+    let [event, processing] = Domain::ALL.map(|domain| KeyTimer { domain, time: timer.time, tag: 0 });
+    let listed = |after| store.of_key((b"k", group(b"k")), after, 9, &rows).unwrap();
+    assert_eq!((listed(None), listed(Some(event))), (vec![event, processing], vec![processing]));
+    assert!(store.delete(Domain::Event, &timer, group(b"k"), &rows).unwrap());
     rows.write(&store.freeze(1));
     let mut store = self::store(false);
     assert!(store.take_due(Domain::Event, Timestamp::MAX, 9, &rows).unwrap().is_empty());
