@@ -207,6 +207,27 @@ fn a_replay_of_dead_letters_is_one_run_with_a_source_more() {
     assert_eq!(job.output("out").lines.len(), 4, "what was replayed is not replayed again");
 }
 
+#[test]
+fn a_record_that_would_leave_too_much_state_is_set_aside_alone_and_told_by_state_key_and_setting() {
+    let limited = |limit: &str| {
+        let settings = format!("on-failure = \"dead-letter\"\nlimits = {{ {limit} }}");
+        let job = job(&probe("", &settings, DEAD), &["a:x", "b:x", "long:x", "a:x", "b:x"]);
+        job.run(&[]).expect_code(0);
+        assert_eq!(counts(&job), [("a".to_owned(), 2), ("b".to_owned(), 2)]);
+        let dead = dead(&job);
+        let [letter] = &dead[..] else { panic!("{dead:?}") };
+        assert!(letter["kind"] == "state-limit" && letter["key"] == "long", "{letter}");
+        letter["message"].as_str().expect("a message").to_owned()
+    };
+    // Each key has an entry in two states; a count is one byte.
+    for (limit, setting) in [("state-per-key = \"4B\"", "state-per-key"), ("state-entries = 4", "state-entries")] {
+        let message = limited(limit);
+        for part in ["state `eager`", "key `long`", &format!("`limits.{setting}`")] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+    }
+}
+
 /// A good line after each odd one: an empty key, one with a zero byte, bad bytes, no JSON, no key, a null key, a value that is
 /// no text.
 const ODD: &[u8] = b"{\"key\":\"\",\"text\":\"x\"}

@@ -3,7 +3,7 @@
 //! Owns what an operator may be told. Does not own its inputs' forms (`input`) nor what its component declares.
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -73,9 +73,9 @@ pub struct Limits {
     /// The longest key that it may emit; no more than 64 KiB. A longer one, as any value or record that is too long, fails the call.
     /// Default: `64KiB`.
     pub key: ByteSize,
-    /// The longest value of a state's entry. Default: `16MiB`.
+    /// The longest value of a state's entry; a longer one fails the call. Default: `16MiB`.
     pub value: ByteSize,
-    /// The longest record that it may emit: key, value and headers. Default: `16MiB`.
+    /// The longest record that it may emit: key, value and headers; a longer one fails the call. Default: `16MiB`.
     pub record: ByteSize,
     /// What one call may hand to the host in all; more fails the call. Bounds what the host allocates on the component's behalf.
     /// Default: `128MiB`.
@@ -83,6 +83,12 @@ pub struct Limits {
     /// What one call may write to state that does not ride along with it, 64 bytes a write beside the value; more is a trap.
     /// Default: `64MiB`.
     pub overlay: ByteSize,
+    /// What one state may hold for one key: a value, or a map's or list's entries, each with its key and its map key or position (8
+    /// bytes). A call that would leave more, and more than there was, fails. Left out: no limit.
+    pub state_per_key: Option<ByteSize>,
+    /// How many entries the states of a subtask may have together; each entry of a map and element of a list is one, timers are
+    /// none. A call that would leave more, and more than there were, fails. Left out: no limit.
+    pub state_entries: Option<NonZeroU64>,
     /// How many lines a second the component may log, each subtask for itself; the rest is left out and counted.
     /// Default: `100`.
     pub log_lines: u32,
@@ -132,6 +138,8 @@ impl Default for Limits {
             record: ByteSize::mib(16),
             result: ByteSize::mib(128),
             overlay: ByteSize::mib(64),
+            state_per_key: None,
+            state_entries: None,
             log_lines: 100,
             renew_above: None,
         }

@@ -67,6 +67,14 @@ pub enum CallError {
         /// Field, index and rule.
         cause: Malformed,
     },
+    /// What the guest wrote would leave more state than it may keep. Found by the subtask, which knows the state.
+    #[error("`{call}` wrote more than may be kept and was undone: {cause}")]
+    StateLimit {
+        /// The function.
+        call: &'static str,
+        /// State, key, what there would be, and the setting.
+        cause: String,
+    },
     /// The guest answered with a fault of its own.
     #[error("`{call}` failed{}: {message} (component {component})", if *retryable { " and may be tried again" } else { "" })]
     Fault {
@@ -98,6 +106,7 @@ impl CallError {
             | Self::TimedOut { .. }
             | Self::MemoryLimit { .. }
             | Self::ResultLimit { .. }
+            | Self::StateLimit { .. }
             | Self::Malformed { .. }
             | Self::Fault { .. } => FaultKind::Guest,
         }

@@ -14,8 +14,8 @@ use crate::clock::SharedClock;
 use crate::config::operator::Limits as Declared;
 use crate::guest::{Component, GuestFactory, InstanceOptions, Limits, SharedState};
 use crate::state::{KeyedState, Options, Restore, SharedMemory, StateBackend, StateSpec};
-use crate::subtask::CallState;
 use crate::subtask::operator::Instances;
+use crate::subtask::{CallState, StateLimits};
 
 /// One subtask of an operator, before it has anything.
 pub(crate) struct Seat<'a> {
@@ -79,6 +79,10 @@ impl Seat<'_> {
         };
         let mut state = CallState::new(keyed);
         state.limit_writes(bytes(self.limits.overlay.get()));
+        state.limit_state(StateLimits {
+            key_bytes: self.limits.state_per_key.map(|most| most.get()),
+            entries: self.limits.state_entries.map(|most| most.get()),
+        });
         let call = Arc::new(Mutex::new(state));
         let instance = InstanceOptions {
             uid: self.id.uid.clone(),

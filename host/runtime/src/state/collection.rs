@@ -3,6 +3,7 @@
 //! Owns that counts and heads are right after each write, and what is asked of RocksDB together. Does not own what a run keeps,
 //! nor what makes a list of it ([`super::list`]).
 
+use wasmill_core::checkpoint::counts::Tally;
 use wasmill_core::contract::StateKind;
 use wasmill_core::key_group::KeyHash;
 
@@ -51,6 +52,12 @@ impl KeyedState {
         if self.runs.is_over(released) {
             self.runs.forget(released);
         }
+    }
+
+    /// What a run's head says.
+    pub(super) fn head(&mut self, index: RunIndex) -> Result<Tally, Error> {
+        self.know(index, None)?;
+        Ok(self.runs.get(index).head().unwrap_or_default())
     }
 
     /// Makes the head known, and the entry `name`.

@@ -6,6 +6,7 @@
 
 use std::ops::Bound;
 
+use wasmill_core::checkpoint::counts::Tally;
 use wasmill_core::contract::StateKind;
 use wasmill_core::key_group::KeyHash;
 use wasmill_core::record::Column;
@@ -68,6 +69,15 @@ impl KeyedState {
         self.elements(index)
     }
 
+    /// How many elements a list has, and their bytes.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn list_head(&mut self, state: usize, key: &[u8], hash: KeyHash) -> Result<Tally, Error> {
+        let index = self.run(StateKind::List, (state, key, hash))?;
+        self.head(index)
+    }
+
     /// At most `limit` elements from `start` on; fewer where they are large or many. Only past the end there are none.
     ///
     /// # Errors
@@ -98,7 +108,6 @@ impl KeyedState {
     }
 
     fn elements(&mut self, index: RunIndex) -> Result<u64, Error> {
-        self.know(index, None)?;
-        Ok(self.runs.get(index).head().unwrap_or_default().entries)
+        Ok(self.head(index)?.entries)
     }
 }

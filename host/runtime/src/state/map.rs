@@ -2,6 +2,7 @@
 //!
 //! Owns the operations on maps. Does not own what they have in common with lists ([`super::collection`]).
 
+use wasmill_core::checkpoint::counts::Tally;
 use wasmill_core::contract::StateKind;
 use wasmill_core::key_group::KeyHash;
 
@@ -29,6 +30,15 @@ impl KeyedState {
             Known::Absent => Ok(None),
             Known::Unknown => Err(self.misuse("an entry that was fetched is not in the cache".to_owned())),
         }
+    }
+
+    /// How many entries a map has, and their bytes.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn map_head(&mut self, state: usize, key: &[u8], hash: KeyHash) -> Result<Tally, Error> {
+        let index = self.run(StateKind::Map, (state, key, hash))?;
+        self.head(index)
     }
 
     /// Reads what is not in the cache of `wanted` (keys with their hashes and map keys) at once, so that [`KeyedState::map_get`] and

@@ -4,6 +4,7 @@
 //! touch only the keys of its batch (I10). Does not own the state itself.
 
 mod collections;
+mod limits;
 mod overlay;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,8 @@ use wasmill_core::key_group::KeyHash;
 use wasmill_core::record::{Column, OptionalColumn};
 use wasmill_core::timer::KeyTimer;
 
+pub(in crate::subtask) use self::limits::Over;
+pub use self::limits::StateLimits;
 use self::overlay::Overlay;
 use crate::guest::{StateAccess, StateError};
 use crate::state::{Error, KeyedState, Page, Range};
@@ -24,13 +27,21 @@ pub struct CallState {
     pub(super) hashes: Vec<KeyHash>,
     pub(super) slots: Vec<u32>,
     overlay: Overlay,
+    limits: StateLimits,
 }
 
 impl CallState {
     /// Over the subtask's state; none for an operator that keeps none.
     #[must_use]
     pub fn new(keyed: Option<KeyedState>) -> Self {
-        Self { keyed, keys: Column::default(), hashes: Vec::new(), slots: Vec::new(), overlay: Overlay::default() }
+        Self {
+            keyed,
+            keys: Column::default(),
+            hashes: Vec::new(),
+            slots: Vec::new(),
+            overlay: Overlay::default(),
+            limits: StateLimits::default(),
+        }
     }
 
     /// The state itself; none for an operator that keeps none.

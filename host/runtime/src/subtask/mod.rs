@@ -26,7 +26,7 @@ use crate::control::{Mailbox, Report, Reports};
 use crate::spawn;
 use crate::telemetry::SubtaskMeter;
 
-pub use access::CallState;
+pub use access::{CallState, StateLimits};
 pub use watermark::Strategy;
 
 /// How long a subtask with nothing to do sleeps before it looks around by itself.

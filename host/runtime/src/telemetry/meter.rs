@@ -29,6 +29,8 @@ pub enum DropReason {
     MemoryLimit,
     /// The guest handed over too much for them.
     ResultLimit,
+    /// The guest would have kept too much state for them.
+    StateLimit,
     /// What the guest returned for them is not valid.
     Malformed,
     /// They came after the watermark had passed them.
@@ -39,7 +41,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Undecodable,
         Self::MissingKey,
         Self::Rejected,
@@ -47,6 +49,7 @@ impl DropReason {
         Self::TimeLimit,
         Self::MemoryLimit,
         Self::ResultLimit,
+        Self::StateLimit,
         Self::Malformed,
         Self::Late,
         Self::TimerAtEnd,
@@ -64,6 +67,7 @@ impl DropReason {
             Self::TimeLimit => "time-limit",
             Self::MemoryLimit => "memory-limit",
             Self::ResultLimit => "result-limit",
+            Self::StateLimit => "state-limit",
             Self::Malformed => "malformed",
             Self::TimerAtEnd => "timer-at-end",
         }

@@ -71,7 +71,7 @@ metrics! {
     BYTES_OUT = "wasmill_bytes_out_total", Counter, "bytes", SUBTASK,
         "Bytes of keys and values sent on.";
     DROPPED = "wasmill_records_dropped_total", Counter, "records", SUBTASK_REASON,
-        "Records left out by a policy: `undecodable` (a source could not decode them), `missing-key` (a keyed input found no key), `rejected` (the component refused them), `late` (the watermark had passed them), and what the component's call failed with where they stood alone: `trap`, `time-limit`, `memory-limit`, `result-limit`, `malformed` (effects that are not valid); of timers, `timer-at-end` (the input ended before their time).";
+        "Records left out by a policy: `undecodable` (a source could not decode them), `missing-key` (a keyed input found no key), `rejected` (the component refused them), `late` (the watermark had passed them), and what the component's call failed with where they stood alone: `trap`, `time-limit`, `memory-limit`, `result-limit`, `state-limit`, `malformed` (effects that are not valid); of timers, `timer-at-end` (the input ended before their time).";
     DEAD_LETTERS = "wasmill_dead_letters_total", Counter, "records", SUBTASK_REASON,
         "Records set aside as dead letters, by the same reasons.";
     ISOLATIONS = "wasmill_isolations_total", Counter, "batches", SUBTASK,

@@ -115,8 +115,8 @@ impl CallState {
         Ok(page)
     }
 
-    /// Makes the writes to maps and lists real.
-    pub(super) fn apply_collections(&mut self) -> Result<(), Error> {
+    /// Reads at once what is needed to write to maps and lists.
+    pub(super) fn load_written(&mut self) -> Result<(), Error> {
         let Some(keyed) = &mut self.keyed else { return Ok(()) };
         let (keys, hashes) = (&self.keys, &self.hashes);
         let of_slot = |slot: u32| (keys.get(slot as usize), hashes[slot as usize]);
@@ -127,6 +127,20 @@ impl CallState {
             let wanted = names.map(|(slot, name)| (of_slot(slot).0, of_slot(slot).1, name));
             keyed.map_load(usize::from(state), wanted)?;
         }
+        let lists = &self.overlay.lists;
+        for state in lists.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
+            let written = lists.keys().filter(|(of, _)| *of == state);
+            keyed.list_load(usize::from(state), written.map(|(_, slot)| of_slot(*slot)))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the writes to maps and lists real.
+    pub(super) fn apply_collections(&mut self) -> Result<(), Error> {
+        self.load_written()?;
+        let Some(keyed) = &mut self.keyed else { return Ok(()) };
+        let (keys, hashes) = (&self.keys, &self.hashes);
+        let of_slot = |slot: u32| (keys.get(slot as usize), hashes[slot as usize]);
         for ((state, slot), own) in self.overlay.maps.drain() {
             let (state, (key, hash)) = (usize::from(state), of_slot(slot));
             if own.cleared {
@@ -138,11 +152,6 @@ impl CallState {
                     None => keyed.map_remove((state, key, hash), &name)?,
                 }
             }
-        }
-        let lists = &self.overlay.lists;
-        for state in lists.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
-            let written = lists.keys().filter(|(of, _)| *of == state);
-            keyed.list_load(usize::from(state), written.map(|(_, slot)| of_slot(*slot)))?;
         }
         for ((state, slot), own) in self.overlay.lists.drain() {
             let (state, (key, hash)) = (usize::from(state), of_slot(slot));

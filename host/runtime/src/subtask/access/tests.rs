@@ -7,9 +7,12 @@ use std::sync::{Arc, mpsc};
 use wasmill_core::contract::StateKind;
 use wasmill_core::id::StateName;
 use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
+use wasmill_core::time::Timestamp;
+use wasmill_core::timer::{Domain, Timer};
 
 use super::*;
 use crate::clock::ManualClock;
+use crate::guest::contract;
 use crate::state::{Options, Restore, SharedMemory, StateBackend, StateSpec};
 
 fn call() -> CallState {
@@ -257,4 +260,66 @@ fn the_writes_of_a_call_are_bounded_in_bytes_and_those_rolled_back_do_not_count(
     let many = std::iter::repeat_n(&large[..], 4);
     let error = call.list_append(2, 0, &mut many.into_iter()).unwrap_err();
     assert!(matches!(&error, StateError::Misuse(message) if message.contains("limits.overlay")), "{error}");
+}
+
+/// What a call that wrote through imports alone would leave beyond its limits: setting, state, key and count.
+fn over(call: &mut CallState) -> Option<(&'static str, u16, Vec<u8>, u64)> {
+    let over = call.over(&contract::no_effects(3)).unwrap();
+    over.map(|Over { setting, state, key, would_be, .. }| (setting, state, key, would_be))
+}
+
+#[test]
+fn state_of_a_key_is_held_to_its_bytes_whatever_its_kind() {
+    for cache in [0, 1 << 20] {
+        let (root, mut call) = call_over_state(cache);
+        call.limit_state(StateLimits { key_bytes: Some(30), entries: None });
+        let found = |state, bytes| Some(("limits.state-per-key", state, b"b".to_vec(), bytes));
+        // Key, map key or position, value.
+        call.value_set(0, 1, vec![0; 29]).unwrap();
+        call.map_put(1, 1, b"one", &[0; 11]).unwrap();
+        call.map_put(1, 1, b"two", &[0; 11]).unwrap();
+        call.list_append(2, 1, &mut [&[0; 6][..], &[]].into_iter()).unwrap();
+        assert_eq!(over(&mut call), None);
+        applied(&root, &mut call, 0);
+        let mark = call.mark();
+        call.value_set(0, 1, vec![0; 30]).unwrap();
+        assert_eq!(over(&mut call), found(0, 31));
+        call.rollback(mark).unwrap();
+        call.map_put(1, 1, b"", b"").unwrap();
+        assert_eq!(over(&mut call), found(1, 31));
+        call.map_remove(1, 1, b"one").unwrap();
+        assert_eq!(over(&mut call), None);
+        call.map_clear(1, 1).unwrap();
+        call.map_put(1, 1, b"three", &[0; 24]).unwrap();
+        assert_eq!(over(&mut call), None);
+        call.list_append(2, 1, &mut [&[][..]].into_iter()).unwrap();
+        assert_eq!(over(&mut call), found(2, 33));
+        call.rollback(mark).unwrap();
+        // What was more before the limit came may become less.
+        call.limit_state(StateLimits { key_bytes: Some(5), entries: None });
+        call.value_set(0, 1, vec![0; 28]).unwrap();
+        call.map_remove(1, 1, b"one").unwrap();
+        assert_eq!(over(&mut call), None);
+    }
+}
+
+#[test]
+fn entries_of_a_subtask_are_counted_over_its_states_and_timers_are_none() {
+    let (root, mut call) = call_over_state(0);
+    call.limit_state(StateLimits { key_bytes: None, entries: Some(4) });
+    call.value_set(0, 0, vec![1]).unwrap();
+    call.map_put(1, 0, b"x", b"").unwrap();
+    call.map_put(1, 1, b"x", b"").unwrap();
+    call.list_append(2, 0, &mut [&[1][..]].into_iter()).unwrap();
+    assert_eq!(over(&mut call), None);
+    applied(&root, &mut call, 0);
+    let timer = Timer { time: Timestamp::MIN, key: b"a", tag: 0 };
+    call.keyed().unwrap().set_timer(Domain::Event, &timer, KeyHash::of(b"a")).unwrap();
+    call.value_set(0, 0, vec![2]).unwrap();
+    call.map_put(1, 0, b"x", b"again").unwrap();
+    assert_eq!(over(&mut call), None);
+    call.value_set(0, 1, vec![2]).unwrap();
+    assert_eq!(over(&mut call), Some(("limits.state-entries", 0, b"b".to_vec(), 5)));
+    call.list_clear(2, 0).unwrap();
+    assert_eq!(over(&mut call), None);
 }

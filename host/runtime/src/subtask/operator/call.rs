@@ -120,6 +120,9 @@ impl OperatorSubtask {
         if let Some(at) = fire::split(&effects, self.batcher.advances()) {
             return Ok(Outcome::Split(at));
         }
+        if let Some(error) = self.over_limit("process", call, &effects)? {
+            return Ok(Outcome::Failed(error));
+        }
         for (origin, reason) in packed::u32s(&rejects.origins).zip(&rejects.reasons) {
             let record = self.batcher.record(origin as usize, &call.keys, &call.slots);
             self.set_aside(&record, &Failure { reason: DropReason::Rejected, message: reason, tries: 1 })?;

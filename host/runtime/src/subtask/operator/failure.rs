@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use wasmill_core::fault::{Fault, FaultKind};
 
-use super::OperatorSubtask;
+use super::{OperatorSubtask, fault_of_state};
 use super::call::Outcome;
 use super::isolation::Isolation;
 use crate::config::operator::OnFailure;
 use crate::format::dead_letter::{DeadLetter, Place, Writer};
 use crate::guest::CallError;
+use crate::guest::contract::Effects;
+use crate::subtask::access::{CallState, Over};
 use crate::subtask::batcher::{Apart, Gathered};
 use crate::telemetry::DropReason;
 
@@ -36,6 +38,25 @@ pub(super) struct Aside {
 }
 
 impl OperatorSubtask {
+    /// Why a call whose effects would leave too much state has failed; `None`: they would not.
+    pub(super) fn over_limit(
+        &self,
+        name: &'static str,
+        call: &mut CallState,
+        effects: &Effects,
+    ) -> Result<Option<CallError>, Fault> {
+        let over = call.over(effects).map_err(fault_of_state)?;
+        Ok(over.map(|Over { setting, unit, would_be, most, state, key }| {
+            let state = self.options.contract.states.get(usize::from(state)).map_or("", |state| state.name.as_str());
+            let held = if unit == "bytes" { "it" } else { "the subtask" };
+            let cause = format!(
+                "state `{state}` grows for key {}, and {held} would hold {would_be} {unit} where {most} are allowed (`{setting}`): remove what is not needed any more, or raise it",
+                Printable(&key)
+            );
+            CallError::StateLimit { call: name, cause }
+        }))
+    }
+
     /// Goes on after a call that did not do all of the batch: what is left is called again, and where the guest failed, in
     /// pieces until the records at fault stand alone.
     pub(super) fn in_pieces(&mut self, outcome: Outcome) -> Result<(), Fault> {
@@ -207,6 +228,7 @@ pub(super) fn reason(error: &CallError) -> Option<DropReason> {
         CallError::TimedOut { .. } => Some(DropReason::TimeLimit),
         CallError::MemoryLimit { .. } => Some(DropReason::MemoryLimit),
         CallError::ResultLimit { .. } => Some(DropReason::ResultLimit),
+        CallError::StateLimit { .. } => Some(DropReason::StateLimit),
         CallError::Malformed { .. } => Some(DropReason::Malformed),
         // The guest's own word that the job cannot go on, or not now.
         CallError::Fault { .. } | CallError::Host(_) | CallError::Dead => None,

@@ -212,6 +212,9 @@ impl OperatorSubtask {
         if call.wrote_for(|origin| packed::u32s(&rejects.origins).any(|rejected| rejected == origin)) {
             return Ok(Fired::Unclean(rejects.reasons.first().cloned().unwrap_or_default()));
         }
+        if let Some(error) = self.over_limit("fire", call, effects)? {
+            return Ok(Fired::Failed(error));
+        }
         for (origin, message) in packed::u32s(&rejects.origins).zip(&rejects.reasons) {
             let Some(timer) = due.get(origin as usize).and_then(|id| Timer::decode(id)) else { continue };
             self.set_aside(&apart(&timer), &Failure { reason: DropReason::Rejected, message, tries: 1 })?;
