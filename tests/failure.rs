@@ -208,6 +208,34 @@ fn a_replay_of_dead_letters_is_one_run_with_a_source_more() {
 }
 
 #[test]
+fn headers_cross_between_operators_that_declare_them_and_stand_in_dead_letters() {
+    let harness = Harness::get();
+    let second = |uid: &str, guest: &str, policy: &str| {
+        format!(
+            "[operator.{uid}]\ncomponent = \"{}\"\ninput = {{ from = \"probe\", key = \"key\" }}\nparallelism = 2\n{policy}\n\n\
+             [sink.{uid}]\nconnector = \"file\"\ninput = \"{uid}\"\npath = \"{uid}\"\nformat = \"jsonl\"\n",
+            harness.guest(guest).display()
+        )
+    };
+    let declares = second("again", "wasmill_example_probe", "on-failure = \"dead-letter\"");
+    let does_not = second("count", "wasmill_example_count", "");
+    let dead = DEAD.replace("probe/", "again/");
+    let job = job(
+        &probe("", "", &[declares, does_not, dead].concat()),
+        &["a:header who=me", "b:x", "c:header who=you", "c:header panic=now"],
+    );
+    job.run(&[]).expect_code(0);
+    let heard = job.output("again").records().filter(|record| record["headers"].is_array());
+    let mut heard: Vec<_> = heard.map(|record| format!("{} {}", record["key"], record["headers"])).collect();
+    heard.sort();
+    assert_eq!(heard, [r#""a" [["who","me"]]"#, r#""c" [["who","you"]]"#]);
+    let letters = self::dead(&job);
+    let [letter] = &letters[..] else { panic!("{letters:?}") };
+    assert_eq!((&letter["headers"][0]["name"], &letter["headers"][0]["value"]), (&"panic".into(), &"now".into()));
+    assert_eq!(job.output("count").lines.len(), 4);
+}
+
+#[test]
 fn a_record_that_would_leave_too_much_state_is_set_aside_alone_and_told_by_state_key_and_setting() {
     let limited = |limit: &str| {
         let settings = format!("on-failure = \"dead-letter\"\nlimits = {{ {limit} }}");

@@ -190,7 +190,8 @@ fn a_keys_timers_are_listed_as_they_were_before_the_call_and_the_one_that_fires_
         let job = probe::job(&probe::probe("watermark = \"none\"", &batch, ""), &lines);
         job.run(&[]).expect_code(0);
         let told = job.output("out").records().filter(|record| record["timers"].is_array());
-        let mut told: Vec<_> = told.map(|told| format!("{} {} {}", told["key"], told["fired"], told["timers"])).collect();
+        let mut told: Vec<_> =
+            told.map(|told| format!("{} {} {}", told["key"], told["fired"], told["timers"])).collect();
         told.sort();
         let expected =
             ["\"a\" 3 [4,5]", "\"a\" 4 [5]", "\"a\" 5 []", "\"a\" null [3,5]", "\"b\" 9 []", "\"c\" null []"];

@@ -167,7 +167,7 @@ fn check(case: Case, job: &Job, finished: &Finished, must: &mut impl FnMut(bool,
         }
         Meets::Aside(_, says) | Meets::TimerAside(_, says) if case.policy == Policy::Fail => {
             code_is(1);
-            must(stderr.contains("the record with key `bad`"), "the record is not named");
+            must(stderr.contains("with key `bad`"), "the record is not named");
             (says, "victim/0")
         }
         Meets::Aside(kind, says) | Meets::TimerAside(kind, says) => {

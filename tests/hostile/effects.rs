@@ -220,13 +220,13 @@ pub const TIMERS: &[Row] = &[
         "timer-again",
         "sets its timer again without time going on",
         DeadLetter,
-        Failure(&["the record with key `bad`", "sets timers without an end"]),
+        Failure(&["with key `bad`", "sets timers without an end"]),
     ),
     (
         "timer-again-processing",
         "does so in processing time",
         DeadLetter,
-        Failure(&["the record with key `bad`", "sets timers without an end"]),
+        Failure(&["with key `bad`", "sets timers without an end"]),
     ),
     ("fire-panic", "traps in fire", DeadLetter, TimerAside("trap", &["`fire` trapped", "told to panic"])),
     (

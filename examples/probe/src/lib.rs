@@ -8,7 +8,7 @@ use wasmill_guest::prelude::*;
 
 /// The operator. It counts in a state that rides along and in one that is fetched.
 #[derive(Operator)]
-#[operator(key = String, timers(list))]
+#[operator(key = String, input("in", headers), output("out", headers), timers(list))]
 pub struct Probe {
     eager: Value<u64>,
     #[state(lazy)]
@@ -28,6 +28,13 @@ struct Counts<'a> {
     lazy: u64,
 }
 
+/// The headers with which a record came.
+#[derive(Serialize)]
+struct Heard<'a> {
+    key: Option<&'a str>,
+    headers: Vec<(String, String)>,
+}
+
 /// The times of a key's timers, and of the one that fired where they are told by it.
 #[derive(Serialize)]
 struct Timers<'a> {
@@ -44,10 +51,21 @@ fn tell(ctx: &mut Context<'_>, key: &str, fired: Option<i64>) -> Result {
 impl Process for Probe {
     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result {
         let text = text(&record)?;
+        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let headers: Vec<_> = record.headers().map(|(name, value)| (lossy(name), lossy(value))).collect();
+        if headers.iter().any(|(name, _)| name == "panic") {
+            panic!("told to panic by a header");
+        }
         // Counted before anything goes wrong, so that there is something to undo.
         let eager = *self.eager.update(ctx, |count| *count += 1)?;
         let lazy = *self.lazy.update(ctx, |count| *count += 1)?;
         let key = record.key_bytes().is_some().then(|| record.key()).transpose()?;
+        if !headers.is_empty() {
+            return ctx.emit(&Heard { key, headers });
+        }
+        if let Some((name, value)) = text.strip_prefix("header ").and_then(|header| header.split_once('=')) {
+            return ctx.to("out").header(name, value.as_bytes()).emit(&Counts { key, text, eager, lazy });
+        }
         ctx.emit(&Counts { key, text, eager, lazy })?;
         match text.split_once(' ').unwrap_or((text, "")) {
             ("panic", _) => panic!("told to panic"),

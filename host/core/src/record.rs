@@ -262,6 +262,14 @@ impl RecordBatch {
         self.values.push(value);
     }
 
+    /// The headers of a record.
+    #[must_use]
+    pub fn headers_of(&self, record: usize) -> &[Header] {
+        let from = self.headers.partition_point(|header| (header.record as usize) < record);
+        let own = self.headers[from..].partition_point(|header| header.record as usize == record);
+        &self.headers[from..from + own]
+    }
+
     /// Where a record stood in its source, where that is known.
     #[must_use]
     pub fn place(&self, record: usize) -> Option<Place> {

@@ -143,8 +143,11 @@ impl Check<'_> {
             } else if sets_aside && !taken(from) {
                 ("on-missing-key", nothing_takes(from))
             } else if is_letters(input) && !pipeline.makes_dead_letters(from) {
-                let (what, key) =
-                    if pipeline.source(from).is_some() { ("source", "on-undecodable") } else { ("operator", "on-failure") };
+                let (what, key) = if pipeline.source(from).is_some() {
+                    ("source", "on-undecodable")
+                } else {
+                    ("operator", "on-failure")
+                };
                 let message = format!(
                     "the {what} `{from}` makes no dead letters: set its {key} = \"dead-letter\", or on-missing-key of an input from it"
                 );

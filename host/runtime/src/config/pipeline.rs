@@ -215,9 +215,9 @@ impl Pipeline {
     pub fn makes_dead_letters(&self, uid: &OperatorUid) -> bool {
         self.operator(uid).is_some_and(|operator| operator.on_failure == OnFailure::DeadLetter)
             || self.source(uid).is_some_and(|source| source.config.makes_dead_letters())
-            || self.all_inputs().any(|(_, _, _, input)| {
-                input.from == *uid && input.on_missing_key == OnMissingKey::DeadLetter
-            })
+            || self
+                .all_inputs()
+                .any(|(_, _, _, input)| input.from == *uid && input.on_missing_key == OnMissingKey::DeadLetter)
     }
 
     /// Every input, with the table and uid of its node and its place among the node's.

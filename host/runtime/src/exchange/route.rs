@@ -145,6 +145,8 @@ impl KeyRouter {
             time,
             key,
             value,
+            headers: batch.headers_of(record),
+            timer: None,
         };
         self.letters.keys.push(key);
         self.letters.times.push(time);

@@ -6,8 +6,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use wasmill_core::record;
+use serde::de::IgnoredAny;
+use wasmill_core::record::{self, Header};
 use wasmill_core::time::Timestamp;
+use wasmill_core::timer::Domain;
 
 use super::fields::{Field, Fields};
 use super::json::JsonDecoder;
@@ -62,6 +64,10 @@ pub struct DeadLetter<'a> {
     pub key: Option<&'a [u8]>,
     /// Its value.
     pub value: Option<&'a [u8]>,
+    /// Its headers; which record of which batch they say they are of is of no weight.
+    pub headers: &'a [Header],
+    /// Of a timer that failed, its domain and tag: it has no value and no headers.
+    pub timer: Option<(Domain, u32)>,
 }
 
 /// Writes dead letters. Keeps its memory.
@@ -82,7 +88,21 @@ impl Default for Writer {
 impl Writer {
     /// Appends the dead letter as a deterministic CBOR map, which always has all its fields.
     pub fn push(&mut self, letter: &DeadLetter<'_>, out: &mut Vec<u8>) {
-        let DeadLetter { uid, subtask, component, input, kind, message, tries, place, time, key, value } = *letter;
+        let DeadLetter {
+            uid,
+            subtask,
+            component,
+            input,
+            kind,
+            message,
+            tries,
+            place,
+            time,
+            key,
+            value,
+            headers,
+            timer,
+        } = *letter;
         let text = |out: &mut Vec<u8>, name: &str, value: Option<&str>| {
             cbor::push_text(out, name);
             match value {
@@ -105,7 +125,7 @@ impl Writer {
         // Bytes that no decoder took may look like CBOR and are none.
         let shown = value.filter(|value| kind != UNDECODABLE && self.comes_back(value));
         // In the order of the encoded names, which are sorted by length first.
-        cbor::push_head(out, cbor::MAP, 16);
+        cbor::push_head(out, cbor::MAP, 18);
         text(out, "key", key_text);
         text(out, "uid", Some(uid));
         text(out, "kind", Some(kind));
@@ -113,10 +133,29 @@ impl Writer {
         cbor::push_i64(out, time.as_millis());
         text(out, "input", input);
         text(out, "split", place.map(|place| place.split));
+        cbor::push_text(out, "timer");
+        match timer {
+            Some((domain, tag)) => {
+                cbor::push_head(out, cbor::MAP, 2);
+                number(out, "tag", u64::from(tag));
+                text(out, "domain", Some(domain_name(domain)));
+            }
+            None => out.push(cbor::NULL),
+        }
         number(out, "tries", u64::from(tries));
         cbor::push_text(out, "value");
         out.extend_from_slice(shown.unwrap_or(&[cbor::NULL]));
         text(out, "source", place.map(|place| place.source));
+        cbor::push_text(out, "headers");
+        cbor::push_head(out, cbor::ARRAY, headers.len() as u64);
+        for Header { name, value, .. } in headers {
+            let [name_text, value_text] = [name, value].map(|bytes| std::str::from_utf8(bytes).ok());
+            cbor::push_head(out, cbor::MAP, 4);
+            text(out, "name", name_text);
+            text(out, "value", value_text);
+            bytes(out, "name-bytes", Some(&name[..]).filter(|_| name_text.is_none()));
+            bytes(out, "value-bytes", Some(&value[..]).filter(|_| value_text.is_none()));
+        }
         text(out, "message", Some(message));
         number(out, "subtask", u64::from(subtask));
         match place {
@@ -156,6 +195,8 @@ pub struct Record {
     pub time: Timestamp,
     /// Its value.
     pub value: Option<Vec<u8>>,
+    /// Its headers, by name and value.
+    pub headers: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Reads dead letters, one JSON object each.
@@ -179,19 +220,34 @@ struct Line {
     key: Option<String>,
     key_bytes: Option<String>,
     value_bytes: Option<String>,
+    headers: Vec<HeaderFields>,
+    timer: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct HeaderFields {
+    name: Option<String>,
+    name_bytes: Option<String>,
+    value: Option<String>,
+    value_bytes: Option<String>,
 }
 
 impl Reader {
     /// The record that the line holds.
     ///
     /// # Errors
-    /// A line that is no dead letter, or one whose record never was decoded.
+    /// A line that is no dead letter, one of a timer, or one whose record never was decoded.
     pub fn read(&mut self, line: &[u8]) -> Result<Record, Undecodable> {
         let wrong = |reason: String| Undecodable::DeadLetter { reason };
-        let Line { dead_letter, kind, time, key, key_bytes, value_bytes } =
+        let Line { dead_letter, kind, time, key, key_bytes, value_bytes, headers, timer } =
             serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
         if dead_letter != VERSION {
             return Err(wrong(format!("its version is {dead_letter}, and this wasmill reads {VERSION}")));
+        }
+        if timer.is_some() {
+            let reason = "it is of a timer, which is no record: have a record of its key set it again";
+            return Err(wrong(reason.to_owned()));
         }
         if kind == UNDECODABLE {
             let reason = "its source could not decode the record: mend the line in `value-bytes` (base64) and give it to that source";
@@ -202,6 +258,12 @@ impl Reader {
             decoded.map_err(|error| wrong(format!("`{name}` is not base64: {error}")))
         };
         let key_bytes = bytes("key-bytes", key_bytes)?;
+        let mut all_headers = Vec::with_capacity(headers.len());
+        for HeaderFields { name, name_bytes, value, value_bytes } in headers {
+            let name = bytes("name-bytes", name_bytes)?.or(name.map(String::into_bytes)).unwrap_or_default();
+            let value = bytes("value-bytes", value_bytes)?.or(value.map(String::into_bytes)).unwrap_or_default();
+            all_headers.push((name, value));
+        }
         let value = match bytes("value-bytes", value_bytes)? {
             Some(value) => Some(value),
             None => {
@@ -211,7 +273,15 @@ impl Reader {
                 Some(array).filter(|value| *value != [cbor::NULL])
             }
         };
-        Ok(Record { key: key_bytes.or(key.map(String::into_bytes)), time: Timestamp::from_millis(time), value })
+        let key = key_bytes.or(key.map(String::into_bytes));
+        Ok(Record { key, time: Timestamp::from_millis(time), value, headers: all_headers })
+    }
+}
+
+fn domain_name(domain: Domain) -> &'static str {
+    match domain {
+        Domain::Event => "event",
+        Domain::Processing => "processing",
     }
 }
 

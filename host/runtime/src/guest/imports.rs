@@ -4,9 +4,9 @@
 //! ([`StateAccess`] answers) nor what is said ([`super::diagnostics`]).
 
 mod collections;
-mod timers;
 #[cfg(test)]
 mod tests;
+mod timers;
 
 use parking_lot::MutexGuard;
 use wasmill_core::contract::{StateContract, StateKind};

@@ -221,12 +221,7 @@ pub trait StateAccess: Send {
     ///
     /// # Errors
     /// See [`StateError`].
-    fn timers_page(
-        &mut self,
-        origin: u32,
-        after: Option<KeyTimer>,
-        limit: usize,
-    ) -> Result<Vec<KeyTimer>, StateError>;
+    fn timers_page(&mut self, origin: u32, after: Option<KeyTimer>, limit: usize) -> Result<Vec<KeyTimer>, StateError>;
 
     /// A mark to roll back to, of this call.
     fn mark(&mut self) -> u32;

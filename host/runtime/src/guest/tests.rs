@@ -260,12 +260,7 @@ impl StateAccess for Asked {
         Ok(())
     }
 
-    fn timers_page(
-        &mut self,
-        origin: u32,
-        after: Option<KeyTimer>,
-        limit: usize,
-    ) -> Result<Vec<KeyTimer>, StateError> {
+    fn timers_page(&mut self, origin: u32, after: Option<KeyTimer>, limit: usize) -> Result<Vec<KeyTimer>, StateError> {
         self.log.push(format!("timers-page {origin} {after:?} {limit}"));
         let timer = |tag| KeyTimer { domain: Domain::Event, time: Timestamp::from_millis(-1), tag };
         Ok((0..5).map(timer).take(limit).collect())

@@ -178,12 +178,7 @@ impl StateAccess for CallState {
         self.overlay.clear_list((state, slot))
     }
 
-    fn timers_page(
-        &mut self,
-        origin: u32,
-        after: Option<KeyTimer>,
-        limit: usize,
-    ) -> Result<Vec<KeyTimer>, StateError> {
+    fn timers_page(&mut self, origin: u32, after: Option<KeyTimer>, limit: usize) -> Result<Vec<KeyTimer>, StateError> {
         let slot = self.slot(origin)?;
         let Some(keyed) = &self.keyed else {
             return Err(StateError::Misuse("timers belong to keys, and the operator has no keyed input".to_owned()));

@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use wasmill_core::key_group::KeyHash;
-use wasmill_core::record::{Column, Origin, Place, RecordBatch};
+use wasmill_core::record::{Column, Header, Origin, Place, RecordBatch};
 use wasmill_core::time::Timestamp;
+use wasmill_core::timer::Domain;
 
 use super::access::CallState;
 use crate::guest::contract::{self, Batch, WatermarkRun};
@@ -26,6 +27,9 @@ pub struct Batcher {
     positions: Vec<u64>,
     /// From which record on the records are of which origin.
     origins: Vec<(u32, Option<Arc<Origin>>)>,
+    /// The records' headers, whether or not the guest gets them.
+    headers: Vec<Header>,
+    header_bytes: usize,
     pub(super) times: Vec<Timestamp>,
     table: SlotTable,
     /// Watermarks that advanced between the records: after how many, and to what.
@@ -53,6 +57,9 @@ pub(super) struct Apart {
     pub time: Timestamp,
     pub value: Option<Vec<u8>>,
     pub place: Option<Place>,
+    pub headers: Vec<Header>,
+    /// Of a timer, its domain and tag.
+    pub timer: Option<(Domain, u32)>,
 }
 
 impl Gathered {
@@ -63,6 +70,8 @@ impl Gathered {
             time: self.records.times[record],
             value: self.records.values.get(record).map(<[u8]>::to_vec),
             place: self.places.get(record).cloned().flatten(),
+            headers: self.records.headers_of(record).to_vec(),
+            timer: None,
         }
     }
 }
@@ -87,6 +96,8 @@ impl Batcher {
             slots: Vec::with_capacity(limit),
             positions: Vec::with_capacity(limit),
             origins: Vec::new(),
+            headers: Vec::new(),
+            header_bytes: 0,
             times: Vec::with_capacity(limit),
             table: SlotTable::new(limit),
             advances: Vec::new(),
@@ -112,7 +123,8 @@ impl Batcher {
     /// Whether the call should be made before another record is added.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.slots.len() >= self.limit || self.keys.bytes().len() + self.batch.values.bytes.len() >= self.byte_limit
+        let bytes = self.keys.bytes().len() + self.batch.values.bytes.len() + self.header_bytes;
+        self.slots.len() >= self.limit || bytes >= self.byte_limit
     }
 
     /// Adds record `record` of `from`.
@@ -134,6 +146,13 @@ impl Batcher {
             }
             None => self.absent_slot(),
         };
+        if !from.headers.is_empty() {
+            let record_here = self.slots.len() as u32;
+            for Header { name, value, .. } in from.headers_of(record) {
+                self.header_bytes += name.len() + value.len();
+                self.headers.push(Header { record: record_here, name: name.clone(), value: value.clone() });
+            }
+        }
         self.slots.push(slot);
         self.times.push(from.times[record]);
         let values = &mut self.batch.values;
@@ -151,9 +170,10 @@ impl Batcher {
         self.advances.push((self.slots.len() as u32, watermark));
     }
 
-    /// Completes the batch for the guest and returns the watermark of its first run.
-    pub fn finish(&mut self) -> Timestamp {
+    /// Completes the batch for the guest, with headers where its input carries them, and returns the watermark of its first run.
+    pub fn finish(&mut self, carries_headers: bool) -> Timestamp {
         let batch = &mut self.batch;
+        batch.headers = carries_headers.then(|| packed_headers(&self.headers));
         batch.keys.bytes.extend_from_slice(self.keys.bytes());
         extend_packed(&mut batch.keys.ends, self.keys.ends());
         extend_packed(&mut batch.slots, &self.slots);
@@ -227,6 +247,8 @@ impl Batcher {
             time: self.times.get(record).copied().unwrap_or(Timestamp::MIN),
             value: contract::value_at(&self.batch.values, record).filter(|_| !gap).map(<[u8]>::to_vec),
             place: self.place(record),
+            headers: self.headers.iter().filter(|header| header.record as usize == record).cloned().collect(),
+            timer: None,
         }
     }
 
@@ -249,6 +271,7 @@ impl Batcher {
             records.push(key, self.times[record], value);
             records.hashes.push(self.hashes[slot as usize]);
         }
+        records.headers.clone_from(&self.headers);
         let places = (0..self.slots.len()).map(|record| self.place(record)).collect();
         Gathered { records, places, advances: self.advances.clone(), first_watermark: self.first_watermark }
     }
@@ -295,6 +318,8 @@ impl Batcher {
         self.slots.clear();
         self.positions.clear();
         self.origins.clear();
+        self.headers.clear();
+        self.header_bytes = 0;
         self.times.clear();
         self.table.clear();
         self.advances.clear();
@@ -309,6 +334,17 @@ impl Batcher {
             slot
         })
     }
+}
+
+fn packed_headers(headers: &[Header]) -> contract::Headers {
+    let mut packed =
+        contract::Headers { records: Vec::new(), names: contract::empty_column(), values: contract::empty_column() };
+    for Header { record, name, value } in headers {
+        packed::push_u32(&mut packed.records, *record);
+        contract::push_value(&mut packed.names, name);
+        contract::push_value(&mut packed.values, value);
+    }
+    packed
 }
 
 fn extend_packed(bytes: &mut Vec<u8>, values: &[u32]) {
@@ -362,105 +398,4 @@ impl SlotTable {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(millis: i64) -> Timestamp {
-        Timestamp::from_millis(millis)
-    }
-
-    fn records(keys: &[Option<&str>]) -> RecordBatch {
-        let mut batch = RecordBatch::default();
-        for (index, key) in keys.iter().enumerate() {
-            batch.push(key.map(str::as_bytes), at(index as i64), (index != 1).then_some(b"v"));
-        }
-        batch
-    }
-
-    #[test]
-    fn a_key_crosses_once_a_batch_and_an_absent_one_is_not_an_empty_one() {
-        let from = records(&[Some("a"), None, Some(""), Some("a"), None]);
-        let mut batcher = Batcher::new(8, 1 << 20);
-        for round in 0..3 {
-            for record in 0..from.len() {
-                batcher.push(&from, record);
-            }
-            assert_eq!(batcher.slots, [0, 1, 2, 0, 1], "round {round}");
-            assert_eq!(batcher.absent_key(), Some(1));
-            batcher.finish();
-            let batch = batcher.batch();
-            assert_eq!(packed::u32s(&batch.absent_values).collect::<Vec<_>>(), [1]);
-            assert_eq!(packed::u32s(&batch.keys.ends).collect::<Vec<_>>(), [1, 1, 1]);
-            let keys: Vec<_> = batcher.take().records.keys.iter().map(|key| key.map(<[u8]>::to_vec)).collect();
-            assert_eq!(keys[1..], [None, Some(vec![]), Some(b"a".to_vec()), None]);
-            batcher.clear();
-        }
-    }
-
-    #[test]
-    fn a_record_keeps_its_place_through_batches_of_many_origins_and_through_pieces() {
-        let mut batcher = Batcher::new(8, 1 << 20);
-        for (split, positions) in [(Some("x"), [3, 4]), (None, [0, 0]), (Some("y"), [7, 9])] {
-            let mut from = records(&[Some("a"), Some("b")]);
-            if let Some(split) = split {
-                from.origin = Some(Arc::new(Origin { source: "s".to_owned(), split: split.to_owned() }));
-                from.positions = positions.to_vec();
-            }
-            (0..2).for_each(|record| batcher.push(&from, record));
-        }
-        let shown = |place: Option<Place>| place.map_or_else(|| "none".to_owned(), |place| place.to_string());
-        let expected = ["x:3", "x:4", "none", "none", "y:7", "y:9"];
-        let gathered = batcher.take();
-        for (record, expected) in expected.iter().enumerate() {
-            assert!(shown(gathered.record(record).place).starts_with(expected));
-        }
-        batcher.load(&gathered, 1..6, &[false, false, false, true]);
-        for (record, expected) in ["x:4", "none", "y:7", "y:9"].iter().enumerate() {
-            assert!(shown(batcher.place(record)).starts_with(expected), "{record}");
-        }
-    }
-
-    #[test]
-    fn a_batch_carries_the_watermarks_as_runs() {
-        let from = records(&[Some("a"), Some("b"), Some("c")]);
-        let mut batcher = Batcher::new(8, 1 << 20);
-        batcher.advance(at(1));
-        batcher.push(&from, 0);
-        batcher.advance(at(5));
-        batcher.advance(at(6));
-        batcher.push(&from, 1);
-        batcher.push(&from, 2);
-        let first = batcher.finish();
-        let runs: Vec<_> = batcher.batch().watermarks.iter().map(|run| (run.until, run.watermark)).collect();
-        assert_eq!((runs, first), (vec![(1, 1), (3, 6)], at(1)));
-        batcher.clear();
-        batcher.push(&from, 0);
-        let first = batcher.finish();
-        assert_eq!((batcher.batch().watermarks[0].watermark, first), (6, at(6)));
-    }
-
-    #[test]
-    fn the_pieces_of_a_batch_have_its_records_and_watermarks_once() {
-        let from = records(&[Some("a"), Some("b"), Some("c"), Some("d")]);
-        let mut batcher = Batcher::new(8, 1 << 20);
-        for record in 0..from.len() {
-            batcher.advance(at(record as i64 * 10));
-            batcher.push(&from, record);
-        }
-        batcher.advance(at(40));
-        let gathered = batcher.take();
-        let mut piece = |range: Range<usize>, left_out: &[bool]| {
-            batcher.load(&gathered, range, left_out);
-            let first = if batcher.is_empty() { None } else { Some(batcher.finish().as_millis()) };
-            let advances: Vec<_> = batcher.advances().iter().map(|(after, at)| (*after, at.as_millis())).collect();
-            (first, batcher.times.iter().map(|time| time.as_millis()).collect::<Vec<_>>(), advances)
-        };
-        assert_eq!(piece(0..2, &[]), (Some(0), vec![0, 1], vec![(0, 0), (1, 10)]));
-        assert_eq!(piece(2..4, &[]), (Some(20), vec![2, 3], vec![(0, 20), (1, 30), (2, 40)]));
-        assert_eq!(piece(2..4, &[false, false, true]), (Some(30), vec![3], vec![(0, 20), (0, 30), (1, 40)]));
-        assert_eq!(piece(3..4, &[true; 4]), (None, vec![], vec![(0, 30), (0, 40)]));
-        batcher.clear();
-        batcher.push(&from, 0);
-        assert_eq!(batcher.finish(), at(40));
-    }
-}
+mod tests;

@@ -29,10 +29,9 @@ impl Late {
             OnLate::Drop => meter.dropped(DropReason::Late, 1),
             OnLate::Output(output) => {
                 let Some(late) = self.outputs.get_mut(output) else { return true };
-                let from = batch.headers.partition_point(|header| (header.record as usize) < record);
-                let headers = batch.headers[from..].iter().take_while(|header| header.record as usize == record);
                 let index = late.len() as u32;
-                late.headers.extend(headers.map(|header| Header { record: index, ..header.clone() }));
+                late.headers
+                    .extend(batch.headers_of(record).iter().map(|header| Header { record: index, ..header.clone() }));
                 late.push(batch.keys.get(record), batch.times[record], batch.values.get(record));
             }
         }

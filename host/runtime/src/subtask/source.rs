@@ -296,6 +296,8 @@ impl SourceSubtask {
                 time,
                 key: None,
                 value: bytes.as_deref(),
+                headers: &[],
+                timer: None,
             };
             batch.keys.push(None);
             batch.times.push(time);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use serde::{Deserialize, Serialize};
-use wasmill_core::record::{RecordBatch, WatermarkMark};
+use wasmill_core::record::{Header, RecordBatch, WatermarkMark};
 use wasmill_core::time::Timestamp;
 
 use super::input::{self, Fill, Input, STDIN};
@@ -221,7 +221,9 @@ impl Split {
     fn decode(&mut self, content: usize, batch: &mut RecordBatch, now: Timestamp) -> Result<(), Undecodable> {
         let record = &self.buffer[self.start..self.start + content];
         if let Decoder::DeadLetter(reader) = &mut self.decoder {
-            let dead_letter::Record { key, time, value } = reader.read(record)?;
+            let dead_letter::Record { key, time, value, headers } = reader.read(record)?;
+            let record = batch.len() as u32;
+            batch.headers.extend(headers.into_iter().map(|(name, value)| Header { record, name, value }));
             batch.push(key.as_deref(), time, value.as_deref());
             batch.positions.push(self.position.line + 1);
             return Ok(());

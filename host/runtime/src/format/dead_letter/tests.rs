@@ -15,6 +15,8 @@ fn letter<'a>(key: Option<&'a [u8]>, value: Option<&'a [u8]>) -> DeadLetter<'a> 
         time: Timestamp::from_millis(-5),
         key,
         value,
+        headers: &[],
+        timer: None,
     }
 }
 
@@ -53,6 +55,18 @@ fn a_record_comes_back_as_it_was_whatever_its_bytes() {
     }
 }
 
+fn header(name: &[u8], value: &[u8]) -> Header {
+    Header { record: 9, name: name.to_vec(), value: value.to_vec() }
+}
+
+#[test]
+fn headers_come_back_as_they_were_in_their_order() {
+    let headers = [header(b"who", b"me"), header(b"who", b""), header(b"\xff", b"\x80\0"), header(b"", b"you")];
+    let line = line(&DeadLetter { headers: &headers, ..letter(None, None) });
+    let back = Reader::default().read(line.as_bytes()).unwrap().headers;
+    assert_eq!(back, headers.map(|Header { name, value, .. }| (name, value)));
+}
+
 #[test]
 fn what_people_can_read_stands_there_readable() {
     let line = line(&letter(Some(b"a"), Some(MAP)));
@@ -69,12 +83,15 @@ fn bytes_that_were_never_decoded_stay_bytes_whatever_they_look_like() {
 #[test]
 fn the_format_is_the_golden_one() {
     let mut found = String::new();
-    for (key, value) in [(Some(&b"a"[..]), Some(MAP)), (Some(b"\x80"), Some(b"\xff")), (None, None)] {
+    let headers = [header(b"who", b"me"), header(b"\xff", b"\x80")];
+    let letters = [
+        letter(Some(b"a"), Some(MAP)),
+        DeadLetter { headers: &headers, ..letter(Some(b"\x80"), Some(b"\xff")) },
+        DeadLetter { component: None, input: None, place: None, ..letter(None, None) },
+        DeadLetter { place: None, timer: Some((Domain::Processing, 7)), ..letter(Some(b"a"), None) },
+    ];
+    for letter in letters {
         let mut map = Vec::new();
-        let mut letter = letter(key, value);
-        if key.is_none() {
-            letter = DeadLetter { component: None, input: None, place: None, ..letter };
-        }
         Writer::default().push(&letter, &mut map);
         let hex: String = map.iter().map(|byte| format!("{byte:02x}")).collect();
         found.push_str(&format!("{hex}\n{}", line(&letter)));
@@ -87,6 +104,7 @@ fn what_is_no_dead_letter_is_refused_with_the_reason() {
     let whole = line(&letter(None, Some(MAP)));
     let cases = [
         (whole.replace("\"dead-letter\":1", "\"dead-letter\":2"), "version is 2"),
+        (whole.replace("\"timer\":null", "\"timer\":{\"tag\":7,\"domain\":\"event\"}"), "of a timer"),
         (whole.replace("\"kind\":\"trap\"", "\"kind\":\"undecodable\""), "mend the line"),
         (whole.replace("\"value-bytes\":null", "\"value-bytes\":\"?\""), "not base64"),
         (r#"{"a":1}"#.to_owned(), "missing field"),

@@ -86,7 +86,8 @@ impl OperatorSubtask {
     /// Makes one call with what is in the batch, after what the watermarks before its first record ask for.
     pub(super) fn attempt(&mut self) -> Result<Outcome, Fault> {
         self.lead()?;
-        let watermark = self.batcher.finish();
+        let port = self.options.contract.inputs.get(usize::from(self.input));
+        let watermark = self.batcher.finish(port.is_some_and(|port| port.headers));
         let answer = self.guest_call(watermark);
         let shared = Arc::clone(&self.call);
         let mut call = shared.lock();

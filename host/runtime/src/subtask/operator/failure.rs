@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use wasmill_core::fault::{Fault, FaultKind};
 
-use super::{OperatorSubtask, fault_of_state};
 use super::call::Outcome;
 use super::isolation::Isolation;
+use super::{OperatorSubtask, fault_of_state};
 use crate::config::operator::OnFailure;
 use crate::format::dead_letter::{DeadLetter, Place, Writer};
 use crate::guest::CallError;
@@ -188,6 +188,8 @@ impl OperatorSubtask {
                     time: record.time,
                     key: record.key.as_deref(),
                     value: record.value.as_deref(),
+                    headers: &record.headers,
+                    timer: record.timer,
                 };
                 // The last output is theirs, where the policy asks for one.
                 if let Some(batch) = self.emitted.last_mut() {
@@ -238,9 +240,10 @@ pub(super) fn reason(error: &CallError) -> Option<DropReason> {
 impl fmt::Display for Apart {
     /// For people: key, time, and place where it is known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.timer.is_some() { "timer" } else { "record" };
         match &self.key {
-            Some(key) => write!(f, "the record with key {}", Printable(key))?,
-            None => write!(f, "the record without a key")?,
+            Some(key) => write!(f, "the {what} with key {}", Printable(key))?,
+            None => write!(f, "the {what} without a key")?,
         }
         write!(f, " and time {}", self.time)?;
         match &self.place {

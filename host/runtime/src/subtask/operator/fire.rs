@@ -114,23 +114,19 @@ impl OperatorSubtask {
         let Some(failed) = self.attempt_round(due, advance)? else { return Ok(()) };
         self.context.meter.isolating();
         if let [id] = due {
-            return self.set_timer_aside(id, &failed, 1);
+            return self.set_timer_aside((advance.domain, id), &failed, 1);
         }
         for id in due {
             self.context.meter.rerun();
             if let Some(failed) = self.attempt_round(std::slice::from_ref(id), advance)? {
-                self.set_timer_aside(id, &failed, 2)?;
+                self.set_timer_aside((advance.domain, id), &failed, 2)?;
             }
         }
         Ok(())
     }
 
     /// One call for all of `due`. Why it failed and is undone; `None`: it is applied.
-    fn attempt_round(
-        &mut self,
-        due: &[TimerId],
-        advance: &mut Advance,
-    ) -> Result<Option<(DropReason, String)>, Fault> {
+    fn attempt_round(&mut self, due: &[TimerId], advance: &mut Advance) -> Result<Option<(DropReason, String)>, Fault> {
         let failed = match self.fire_call(due, advance)? {
             Fired::Applied => {
                 self.renew_if_grown();
@@ -147,9 +143,14 @@ impl OperatorSubtask {
         Ok(Some(failed))
     }
 
-    fn set_timer_aside(&mut self, id: &TimerId, (reason, message): &(DropReason, String), tries: u32) -> Result<(), Fault> {
+    fn set_timer_aside(
+        &mut self,
+        (domain, id): (Domain, &TimerId),
+        (reason, message): &(DropReason, String),
+        tries: u32,
+    ) -> Result<(), Fault> {
         let Some(timer) = Timer::decode(id) else { return Ok(()) };
-        self.set_aside(&apart(&timer), &Failure { reason: *reason, message, tries })
+        self.set_aside(&apart(domain, &timer), &Failure { reason: *reason, message, tries })
     }
 
     fn fire_call(&mut self, due: &[TimerId], advance: &mut Advance) -> Result<Fired, Fault> {
@@ -217,7 +218,8 @@ impl OperatorSubtask {
         }
         for (origin, message) in packed::u32s(&rejects.origins).zip(&rejects.reasons) {
             let Some(timer) = due.get(origin as usize).and_then(|id| Timer::decode(id)) else { continue };
-            self.set_aside(&apart(&timer), &Failure { reason: DropReason::Rejected, message, tries: 1 })?;
+            let timer = apart(advance.domain, &timer);
+            self.set_aside(&timer, &Failure { reason: DropReason::Rejected, message, tries: 1 })?;
         }
         let dropped = write(call, effects, Some(advance))?;
         self.context.meter.dropped(DropReason::TimerAtEnd, dropped);
@@ -301,7 +303,7 @@ impl Advance {
             FaultKind::Guest,
             format_args!(
                 "{} sets timers without an end that are due already: at {}, {MOST_REARMS} times before its time went on; set them later than the time that is reached",
-                apart(timer),
+                apart(domain, timer),
                 timer.time
             ),
         ))
@@ -309,8 +311,15 @@ impl Advance {
 }
 
 /// A timer in the place of a record.
-fn apart(timer: &Timer<'_>) -> Apart {
-    Apart { key: Some(timer.key.to_vec()), time: timer.time, value: None, place: None }
+fn apart(domain: Domain, timer: &Timer<'_>) -> Apart {
+    Apart {
+        key: Some(timer.key.to_vec()),
+        time: timer.time,
+        value: None,
+        place: None,
+        headers: Vec::new(),
+        timer: Some((domain, timer.tag)),
+    }
 }
 
 #[cfg(test)]

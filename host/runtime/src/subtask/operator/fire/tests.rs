@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::operator::OnFailure;
 use crate::subtask::operator::failure::tests::{
-    AGAIN, BATCHES, DELETE_NEXT, HOURLY, PANIC, REJECT, Ran, Setting, run as run_script, with,
+    AGAIN, BATCHES, DELETE_NEXT, HOURLY, PANIC, REJECT, Ran, run as run_script, with,
 };
 
 /// Runs the records with batches of several sizes, which must not matter but to the order across keys within a round.
@@ -98,7 +98,7 @@ fn a_timer_that_sets_itself_without_an_end_is_a_fault() {
     let ran = run_as(OnFailure::Drop, &["b:x", &again, "@9"]);
     let fault = ran.result.unwrap_err();
     assert_eq!(fault.kind, FaultKind::Guest);
-    assert!(fault.message.contains("the record with key `a`") && fault.message.contains("1000 times"), "{fault}");
+    assert!(fault.message.contains("the timer with key `a`") && fault.message.contains("1000 times"), "{fault}");
 }
 
 #[test]
@@ -142,11 +142,11 @@ fn a_search_for_a_timer_at_fault_is_counted_with_its_calls() {
 
 #[test]
 fn an_instance_past_the_mark_is_replaced_between_rounds_too() {
-    let setting = || Setting { renew_above: Some(3), ..with(OnFailure::Fail, 1024) };
-    let renewed = |records: &[&str]| run_script(&setting(), records).meter.renewals;
+    let mut setting = with(OnFailure::Fail, 1024);
+    setting.renew_above = Some(3);
     let sets = "a:pset 1 0,pset 2 0,pset 3 0,pset 4 0,pset 5 0,pset 6 0";
     // One record and three timers pass the mark, then three timers more leave it as it is.
-    assert_eq!(renewed(&[sets]), [(Renewal::Failure, 0), (Renewal::Memory, 1)]);
+    assert_eq!(run_script(&setting, &[sets]).meter.renewals, [(Renewal::Failure, 0), (Renewal::Memory, 1)]);
 }
 
 #[test]
