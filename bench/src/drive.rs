@@ -72,6 +72,8 @@ impl Drive {
             batch_bytes: 1 << 20,
             on_failure: OnFailure::Fail,
             late_outputs: 0,
+            merged_late: Vec::new(),
+            merged_watermark: Timestamp::MIN,
             cuts: dir.path().join("cuts"),
             snapshots: Arc::new(NoSnapshots),
         };

@@ -35,6 +35,20 @@ pub struct OperatorContract {
     pub lists_timers: bool,
 }
 
+impl OperatorContract {
+    /// Whether `input` brings every record to every subtask. Its records have no keyed state: a key belongs to one subtask.
+    #[must_use]
+    pub fn is_broadcast(&self, input: u16) -> bool {
+        self.inputs.get(usize::from(input)).is_some_and(|port| port.broadcast)
+    }
+
+    /// Whether the values of `state` come with a batch of `input`, or with timers where that is [`RIDES_WITH_TIMERS`].
+    #[must_use]
+    pub fn rides_with_input(&self, state: &StateContract, input: u16) -> bool {
+        !self.is_broadcast(input) && state.rides_with_input(input)
+    }
+}
+
 /// An input or output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -82,6 +96,22 @@ impl StateKind {
     #[must_use]
     pub fn is_keyed(self) -> bool {
         matches!(self, Self::Value | Self::List | Self::Map)
+    }
+
+    /// Whether it is a subtask's own elements, of no key.
+    #[must_use]
+    pub fn is_operator(self) -> bool {
+        matches!(self, Self::OperatorSplit | Self::OperatorUnion)
+    }
+
+    /// The kind of keyed state in whose form it is kept.
+    #[must_use]
+    pub fn kept_as(self) -> Self {
+        match self {
+            Self::Value => Self::Value,
+            Self::Map | Self::Broadcast => Self::Map,
+            Self::List | Self::OperatorSplit | Self::OperatorUnion => Self::List,
+        }
     }
 
     /// As people call it, to be followed by "state".
@@ -183,9 +213,8 @@ pub struct StateContract {
 }
 
 impl StateContract {
-    /// Whether its values come with a batch of `input`.
-    #[must_use]
-    pub fn rides_with_input(&self, input: u16) -> bool {
+    /// Whether its values come with a batch of `input`, which is no broadcast input.
+    fn rides_with_input(&self, input: u16) -> bool {
         self.is_eager() && (self.rides_with.is_empty() || self.rides_with.contains(&input))
     }
 

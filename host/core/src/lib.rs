@@ -12,6 +12,7 @@ pub mod fault;
 pub mod graph;
 pub mod id;
 pub mod key_group;
+pub mod merge;
 pub mod record;
 pub mod time;
 pub mod timer;

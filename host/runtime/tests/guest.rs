@@ -102,6 +102,24 @@ impl StateAccess for Empty {
     fn timers_page(&mut self, _: u32, _: Option<KeyTimer>, _: usize) -> Result<Vec<KeyTimer>, StateError> {
         Ok(Vec::new())
     }
+    fn broadcast_get(&mut self, _: u16, _: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
+        Ok(None)
+    }
+    fn broadcast_put(&mut self, _: u16, _: &[u8], _: &[u8]) -> Result<(), StateError> {
+        Ok(())
+    }
+    fn broadcast_remove(&mut self, _: u16, _: &[u8]) -> Result<(), StateError> {
+        Ok(())
+    }
+    fn broadcast_page(&mut self, _: u16, _: Range<'_>, _: u32) -> Result<Page, StateError> {
+        Ok(Page::default())
+    }
+    fn operator_page(&mut self, _: u16, _: u64, _: u32) -> Result<record::Column, StateError> {
+        Ok(record::Column::default())
+    }
+    fn operator_replace(&mut self, _: u16, _: &mut dyn Iterator<Item = &[u8]>) -> Result<(), StateError> {
+        Ok(())
+    }
     fn mark(&mut self) -> u32 {
         0
     }

@@ -28,7 +28,7 @@ impl Spread for Split {
     const KIND: StateKind = StateKind::OperatorSplit;
 }
 
-/// Every subtask sees the elements of all; what it replaces are its own.
+/// After a restore every subtask sees the elements of all, until it replaces them: then it sees its own alone.
 #[derive(Debug, Clone, Copy)]
 pub struct Union;
 

@@ -96,7 +96,9 @@ impl Memory {
         self.origins = (0..actors.len()).map(|r| actors.key(r as u32).ok().flatten().map(<[u8]>::to_vec)).collect();
         let input = input.unwrap_or(TIMERS);
         let rides = |state: &StateDescriptor| {
-            state.kind == StateKind::ValueState
+            // A key belongs to one subtask, and a broadcast record comes to all.
+            !broadcast
+                && state.kind == StateKind::ValueState
                 && !state.lazy
                 && (state.rides_with.is_empty() || state.rides_with.contains(&input))
         };
@@ -178,8 +180,10 @@ impl Memory {
     /// The rows of the origin's key.
     ///
     /// # Panics
-    /// Where the host traps: an origin outside the call, an undeclared state, one of another kind or that rides along.
+    /// Where the host traps: a broadcast input's record, an origin outside the call, an undeclared state, one of another kind or that
+    /// rides along.
     fn group(&mut self, state: u16, origin: u32, kind: StateKind) -> Group {
+        assert!(!self.broadcast, "a broadcast input's record has no keyed state: a key belongs to one subtask");
         assert!(!self.riding.contains(&state), "state {state} rides along and is not to be asked for");
         let key = self.origins.get(origin as usize).unwrap_or_else(|| panic!("origin {origin} is not in the call"));
         let key = key.clone();

@@ -16,7 +16,7 @@ use crate::types::{Batch, Codec, Column, Effects, FaultKind, Headers, StateKind,
 /// Does what a record's words say, one after another.
 #[derive(Operator)]
 #[operator(version = "2.1.0", key = String)]
-#[operator(input("in", headers), input("rules", broadcast), output("out", headers), output("late"))]
+#[operator(input("in", headers), input("rules", broadcast), input("side"), output("out", headers), output("late"))]
 struct Script {
     eager: Value<u64>,
     #[state(name = "slow", version = 3, lazy, renamed_from("old", "older"))]
@@ -249,8 +249,14 @@ fn an_output_that_is_not_declared_is_a_fatal_fault() {
 fn a_state_that_does_not_ride_with_an_input_is_lazy_there() {
     let mut test = harness();
     let bump = || script("a", vec![Step::Bump]);
-    test.process([bump(), bump().on(1), bump(), bump().on(1)]).unwrap();
+    test.process([bump(), bump().on(2), bump(), bump().on(2)]).unwrap();
     assert_eq!(test.state::<u32>("sometimes", "a").unwrap(), Some(4));
+}
+
+#[test]
+#[should_panic(expected = "a broadcast input's record has no keyed state")]
+fn a_broadcast_inputs_record_has_no_keyed_state() {
+    drop(harness().process([script("a", vec![Step::Bump]).on(1)]));
 }
 
 #[test]
@@ -310,7 +316,7 @@ fn the_declaration_says_what_the_source_says() {
     assert_eq!((told.name.as_str(), told.version.as_str()), ("script", "2.1.0"));
     assert_eq!(told.key_type.as_deref(), Some(r#"{"type":"string"}"#));
     let ports: Vec<_> = told.inputs.iter().map(|port| (port.name.as_str(), port.broadcast, port.headers)).collect();
-    assert_eq!(ports, [("in", false, true), ("rules", true, false)]);
+    assert_eq!(ports, [("in", false, true), ("rules", true, false), ("side", false, false)]);
     assert_eq!(told.outputs.iter().map(|port| port.name.as_str()).collect::<Vec<_>>(), ["out", "late"]);
     let config: Vec<_> = told.config.iter().map(|key| (key.name.as_str(), key.required, key.doc.as_str())).collect();
     assert_eq!(config, [("home", false, "Where home is."), ("most", false, "")]);

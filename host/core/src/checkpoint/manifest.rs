@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::checkpoint::counts::{Counts, Tally};
 use crate::checkpoint::names::{self, ObjectName};
 use crate::checkpoint::sealed::{self, Sealed};
-use crate::contract::OperatorContract;
+use crate::contract::{OperatorContract, StateKind};
 use crate::digest::Digest;
 use crate::element::Purpose;
 use crate::graph::{self, Graph, NodeKind};
@@ -84,6 +84,9 @@ pub struct Part {
     pub splits: Vec<Split>,
     /// The subtask's watermark at the cut.
     pub watermark: Timestamp,
+    /// The watermark of the operator's broadcast inputs together, where it has some; the same in all its parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged_watermark: Option<Timestamp>,
     /// What a sink has prepared and must commit after the decision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commits: Vec<Value>,
@@ -289,13 +292,23 @@ impl Manifest {
         self.parts.iter().filter(move |part| part.uid == *uid)
     }
 
-    /// Entries and bytes of each state of `uid`.
+    /// Entries and bytes of each state of `uid`; of broadcast state, which every subtask has, those of one.
     #[must_use]
     pub fn totals(&self, uid: &OperatorUid) -> BTreeMap<StateName, Tally> {
         let mut totals = BTreeMap::new();
         let states = self.parts_of(uid).filter_map(|part| part.state.as_ref()).flat_map(|state| state.counts.states());
+        let contract = self.operators.get(uid).map(|operator| &operator.contract);
+        let is_broadcast = |name: &StateName| {
+            let mut declared = contract.into_iter().flat_map(|contract| &contract.states);
+            declared.any(|state| state.name == *name && state.kind == StateKind::Broadcast)
+        };
         for (name, tally) in states {
-            *totals.entry(name.clone()).or_default() += tally;
+            let total: &mut Tally = totals.entry(name.clone()).or_default();
+            if is_broadcast(name) {
+                *total = tally;
+            } else {
+                *total += tally;
+            }
         }
         totals
     }

@@ -7,6 +7,7 @@
 //! says which files a snapshot must upload, [`restore`] which files a new subtask fetches.
 
 pub mod counts;
+pub mod elements;
 pub mod inventory;
 pub mod log;
 pub mod manifest;

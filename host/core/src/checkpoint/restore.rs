@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::checkpoint::counts::Tally;
+use crate::checkpoint::elements;
 use crate::checkpoint::manifest::{Manifest, Part, Split};
 use crate::contract::OperatorContract;
 use crate::graph::{Graph, NodeKind};
@@ -42,14 +43,18 @@ pub enum Share<'a> {
 }
 
 /// A restore, planned.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan<'a> {
     /// Where each operator subtask's state comes from.
     pub shares: BTreeMap<SubtaskId, Share<'a>>,
+    /// For each operator whose subtasks must be told one another's elements of operator state: the parts that have some, by subtask.
+    pub elements: BTreeMap<OperatorUid, Vec<&'a Part>>,
     /// The splits of each source, whichever subtask had them.
     pub splits: BTreeMap<OperatorUid, Vec<&'a Split>>,
     /// From where each node's watermark goes on (I9): the least of its subtasks'.
     pub watermarks: BTreeMap<OperatorUid, Timestamp>,
+    /// From where the watermark of each operator's broadcast inputs goes on.
+    pub merged_watermarks: BTreeMap<OperatorUid, Timestamp>,
 }
 
 /// State that the pipeline has no place for.
@@ -111,7 +116,7 @@ fn lines(orphans: &[Orphan]) -> String {
 /// See [`Error`].
 pub fn plan<'a>(manifest: &'a Manifest, target: &Target<'_>) -> Result<Plan<'a>, Error> {
     check(manifest, target)?;
-    let mut plan = Plan { shares: BTreeMap::new(), splits: BTreeMap::new(), watermarks: BTreeMap::new() };
+    let mut plan = Plan::default();
     for node in target.graph.nodes() {
         let parts: Vec<_> = manifest.parts_of(&node.uid).collect();
         match node.kind {
@@ -120,6 +125,12 @@ pub fn plan<'a>(manifest: &'a Manifest, target: &Target<'_>) -> Result<Plan<'a>,
                 plan.splits.insert(node.uid.clone(), splits);
             }
             NodeKind::Operator => {
+                let contract = target.contracts.get(&node.uid);
+                if contract.is_some_and(|contract| elements::are_needed(contract, parts.len(), node.parallelism)) {
+                    let mut with_state: Vec<_> = parts.iter().filter(|part| has_files(part)).copied().collect();
+                    with_state.sort_by_key(|part| part.index);
+                    plan.elements.insert(node.uid.clone(), with_state);
+                }
                 for index in node.parallelism.subtasks() {
                     let range = KeyGroupRange::of(index, target.max_parallelism, node.parallelism);
                     let subtask = SubtaskId { uid: node.uid.clone(), index };
@@ -131,14 +142,20 @@ pub fn plan<'a>(manifest: &'a Manifest, target: &Target<'_>) -> Result<Plan<'a>,
         if let Some(watermark) = parts.iter().map(|part| part.watermark).min() {
             plan.watermarks.insert(node.uid.clone(), watermark);
         }
+        if let Some(watermark) = parts.iter().filter_map(|part| part.merged_watermark).min() {
+            plan.merged_watermarks.insert(node.uid.clone(), watermark);
+        }
     }
     Ok(plan)
 }
 
+fn has_files(part: &Part) -> bool {
+    part.state.as_ref().is_some_and(|state| !state.files.is_empty())
+}
+
 fn share<'a>(parts: &[&'a Part], range: KeyGroupRange) -> Share<'a> {
-    let with_state = |part: &&&Part| part.state.as_ref().is_some_and(|state| !state.files.is_empty());
     let overlaps = |part: &&&Part| part.key_groups.is_some_and(|groups| groups.overlaps(range));
-    let holding: Vec<_> = parts.iter().filter(with_state).filter(overlaps).copied().collect();
+    let holding: Vec<_> = parts.iter().filter(|part| has_files(part)).filter(overlaps).copied().collect();
     match holding.as_slice() {
         [] => Share::Nothing,
         [part] if part.key_groups == Some(range) => Share::Same(part),

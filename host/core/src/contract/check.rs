@@ -61,12 +61,24 @@ pub enum Error {
         /// How many inputs there are.
         inputs: usize,
     },
-    /// A kind of state that this build does not have.
+    /// `rides-with` names a broadcast input.
     #[error(
-        "state `{state}` is {} state, which this build does not keep yet: use value, map or list state",
-        kind.name()
+        "state `{state}` rides with the broadcast input `{input}`, whose records every subtask gets: they have no keyed state"
     )]
-    NotYet {
+    RidesWithBroadcast {
+        /// The state.
+        state: StateName,
+        /// The input's name.
+        input: String,
+    },
+    /// Broadcast state that nothing can write.
+    #[error(
+        "state `{0}` is broadcast state, which only records of a broadcast input write, and no input is declared broadcast"
+    )]
+    NoBroadcastInput(StateName),
+    /// Time to live of what belongs to no key.
+    #[error("state `{state}` is {} state, whose entries have no TTL: remove what is old yourself", kind.name())]
+    TtlWithoutKey {
         /// The state.
         state: StateName,
         /// Its kind.
@@ -249,8 +261,8 @@ impl OperatorContract {
         if state.name.as_str() == crate::timer::TIMERS {
             return Err(Error::Reserved(name()));
         }
-        if !state.kind.is_keyed() {
-            return Err(Error::NotYet { state: name(), kind: state.kind });
+        if state.kind == StateKind::Broadcast && !self.inputs.iter().any(|port| port.broadcast) {
+            return Err(Error::NoBroadcastInput(name()));
         }
         if state.kind != StateKind::Value && state.lazy {
             return Err(Error::NotValueState { state: name(), word: "`lazy`" });
@@ -265,6 +277,10 @@ impl OperatorContract {
         let rides_nowhere = |input: &&u16| usize::from(**input) >= inputs && **input != super::RIDES_WITH_TIMERS;
         if let Some(&input) = state.rides_with.iter().find(rides_nowhere) {
             return Err(Error::RidesWithUnknown { state: name(), input, inputs });
+        }
+        if let Some(&input) = state.rides_with.iter().find(|&&input| self.is_broadcast(input)) {
+            let input = self.inputs[usize::from(input)].name.clone();
+            return Err(Error::RidesWithBroadcast { state: name(), input });
         }
         json_schema(|| format!("the type of state `{}`", state.name), &state.value_type)?;
         let is_map = matches!(state.kind, StateKind::Map | StateKind::Broadcast);
@@ -284,6 +300,9 @@ impl OperatorContract {
 
     fn check_ttl(&self, state: &StateContract) -> Result<(), Error> {
         let Some(ttl) = state.ttl else { return Ok(()) };
+        if !state.kind.is_keyed() {
+            return Err(Error::TtlWithoutKey { state: state.name.clone(), kind: state.kind });
+        }
         if ttl.milliseconds == 0 {
             return Err(Error::ZeroTtl(state.name.clone()));
         }

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use wasmill_core::contract::{ConfigError, OperatorContract, Port, StateKind};
+use wasmill_core::contract::{ConfigError, OperatorContract, Port};
 use wasmill_core::graph::{Edge, Exchange, Graph, NodeKind};
-use wasmill_core::id::{OperatorUid, Parallelism};
+use wasmill_core::id::OperatorUid;
 
 use super::error::{Error, nearest};
 use super::input::Input;
@@ -40,7 +40,6 @@ impl Pipeline {
                     edge.input = self.port(operator, index, contract)?;
                 }
                 self.check_fed(operator, contract, &node.edges)?;
-                self.check_broadcast(operator, &node.edges)?;
             }
         }
         // After every `from` has been checked: a misspelt one is named before a late output that nothing takes.
@@ -134,11 +133,7 @@ impl Pipeline {
             );
             return wrong("exchange", message);
         }
-        let keyed = contract
-            .states
-            .iter()
-            .find(|state| matches!(state.kind, StateKind::Value | StateKind::List | StateKind::Map));
-        match keyed {
+        match contract.states.iter().find(|state| state.kind.is_keyed()) {
             Some(state) if !broadcast && *exchange != Exchange::Key => wrong(
                 "exchange",
                 format!(
@@ -169,25 +164,6 @@ impl Pipeline {
             return Err(self.wrong_input("operator", uid, index, "on-late", message));
         }
         Ok(())
-    }
-
-    /// Every subtask must get the same broadcast records in the same order: from one subtask over one edge they do.
-    fn check_broadcast(&self, operator: &OperatorNode, edges: &[Edge]) -> Result<(), Error> {
-        let mut broadcast = edges.iter().enumerate().filter(|(_, edge)| edge.exchange == Exchange::Broadcast);
-        let Some((first, edge)) = broadcast.next() else { return Ok(()) };
-        let uid = operator.uid.as_str();
-        let not_yet = |index, what: String| {
-            let instead = "send the records through one operator with parallelism = 1 first";
-            Err(Error::NotYet { place: self.places.of_input("operator", uid, index, Some("exchange")), what, instead })
-        };
-        let from = self.graph.node(&edge.from).map_or(Parallelism::ONE, |node| node.parallelism);
-        if from != Parallelism::ONE {
-            return not_yet(first, format!("a broadcast input of `{uid}` from the {from} subtasks of `{}`", edge.from));
-        }
-        match broadcast.next() {
-            Some((second, _)) => not_yet(second, format!("more than one broadcast input of `{uid}`")),
-            None => Ok(()),
-        }
     }
 
     fn check_fed(&self, operator: &OperatorNode, contract: &OperatorContract, edges: &[Edge]) -> Result<(), Error> {

@@ -228,9 +228,8 @@ fn components_that_do_not_fit_the_file_are_refused_by_place() {
 }
 
 #[test]
-fn late_outputs_that_nobody_can_take_and_broadcasts_of_many_are_refused_by_place() {
+fn late_outputs_that_nobody_can_take_are_refused_by_place() {
     let one = contract(&[("in", false)], &["out", "late"], true);
-    let two = contract(&[("left", false), ("rules", true)], &[], false);
     bound(&[
         (file("{ from = \"s\", key = \"k\", on-late = { output = \"tardy\" } }", "{ rate = 1 }", "a/tardy"), &one, ""),
         (
@@ -247,21 +246,6 @@ fn late_outputs_that_nobody_can_take_and_broadcasts_of_many_are_refused_by_place
             file("{ from = \"s\", key = \"k\", on-late = { output = \"tardy\" } }", "{ rate = 1 }", "a/tardi"),
             &one,
             "p.toml:11:1: `sink.o.input.from`: the component of `a` has no output `tardi`; did you mean `tardy`?; it has: out, late, tardy",
-        ),
-        (
-            file(
-                "[\"s\", { from = \"s\", exchange = \"broadcast\" }, { from = \"s\", exchange = \"broadcast\", port = \"rules\" }]",
-                "{ rate = 1 }",
-                "s",
-            ),
-            &two,
-            "p.toml:7:69: more than one broadcast input of `a` is not supported yet; send the records through one operator with parallelism = 1 first",
-        ),
-        (
-            file("[\"s\", { from = \"s\", exchange = \"broadcast\" }]", "{ rate = 1 }", "s")
-                .replace("\"generator\"", "\"generator\"\nparallelism = 2"),
-            &two,
-            "p.toml:8:29: a broadcast input of `a` from the 2 subtasks of `s` is not supported yet; send the records through one operator with parallelism = 1 first",
         ),
     ]);
 }

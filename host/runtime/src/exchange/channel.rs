@@ -92,7 +92,7 @@ impl Shared {
 
 fn payload_bytes(element: &Element) -> usize {
     match element {
-        Element::Records(batch) => batch.payload_bytes(),
+        Element::Records(records) | Element::Merged { records, .. } => records.payload_bytes(),
         Element::Barrier(_) | Element::Idle | Element::Active => 0,
     }
 }

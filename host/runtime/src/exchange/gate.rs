@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use wasmill_core::align::{Alignment, Step};
-use wasmill_core::element::{Barrier, Element};
+use wasmill_core::element::{Barrier, Element, Stamp};
 use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::id::CheckpointId;
 use wasmill_core::record::RecordBatch;
@@ -19,7 +19,7 @@ use crate::clock::Clock;
 /// One channel into the subtask.
 #[derive(Debug)]
 pub struct InputChannel {
-    /// The index of the operator's input that the channel feeds.
+    /// The index of the operator's input that the channel feeds; of the channel from its merging subtask of no weight.
     pub input: u16,
     /// What becomes of late records that come by it.
     pub on_late: OnLate,
@@ -52,6 +52,8 @@ pub enum Event {
         channel: usize,
         /// The operator's input.
         input: u16,
+        /// Where they come from the merging subtask: the times that it gave them.
+        stamp: Option<Stamp>,
         /// The records.
         batch: RecordBatch,
     },
@@ -161,7 +163,12 @@ impl Gate {
 
     fn take(&mut self, channel: usize, element: Element, clock: &dyn Clock) -> Result<Option<Event>, Fault> {
         match element {
-            Element::Records(batch) => Ok(Some(Event::Records { channel, input: self.channels[channel].input, batch })),
+            Element::Records(batch) => {
+                Ok(Some(Event::Records { channel, input: self.channels[channel].input, stamp: None, batch }))
+            }
+            Element::Merged { input, stamp, records } => {
+                Ok(Some(Event::Records { channel, input, stamp: Some(stamp), batch: records }))
+            }
             Element::Barrier(barrier) => {
                 self.aligning_since.get_or_insert_with(|| clock.monotonic());
                 self.take_barrier(channel, barrier)

@@ -303,22 +303,21 @@ impl Outputs {
 
     /// Sends the barrier behind everything sent so far, on every channel.
     pub fn send_barrier(&self, barrier: Barrier) {
-        for edge in self.by_output.iter().flatten() {
-            edge.send_to_all(&Element::Barrier(barrier));
-        }
+        self.send_to_all(&Element::Barrier(barrier));
     }
 
     /// Tells every channel that nothing comes for a while.
     pub fn send_idle(&self) {
-        for edge in self.by_output.iter().flatten() {
-            edge.send_to_all(&Element::Idle);
-        }
+        self.send_to_all(&Element::Idle);
     }
 
     /// Tells every channel that the watermark counts again.
     pub fn send_active(&self) {
-        for edge in self.by_output.iter().flatten() {
-            edge.send_to_all(&Element::Active);
-        }
+        self.send_to_all(&Element::Active);
+    }
+
+    /// Sends the element on every channel.
+    pub fn send_to_all(&self, element: &Element) {
+        self.by_output.iter().flatten().for_each(|edge| edge.send_to_all(element));
     }
 }

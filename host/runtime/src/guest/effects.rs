@@ -125,6 +125,11 @@ impl Checker {
             let rule = format!("domain {}: 0 is event time, 1 processing time", domains[index]);
             return Err(bad("timers.domains", index, rule));
         }
+        if let Some(input) = shape.input.filter(|&input| count > 0 && self.contract.is_broadcast(input)) {
+            let name = &self.contract.inputs[usize::from(input)].name;
+            let rule = format!("`{name}` is a broadcast input: its records set no timers, which belong to keys");
+            return Err(whole("timers.origins", rule));
+        }
         let keyless = |origin: u32| {
             shape.absent_key.is_some() && packed::u32_at(shape.slots, origin as usize) == shape.absent_key
         };
@@ -217,7 +222,7 @@ impl Checker {
             return Err(whole("values.state", format!("state {state} of {declared}, counted from 0")));
         };
         let rides = match shape.input {
-            Some(input) => contract.rides_with_input(input),
+            Some(input) => self.contract.rides_with_input(contract, input),
             None => contract.rides_with_timers(),
         };
         if !rides {

@@ -7,6 +7,7 @@ mod collections;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod unkeyed;
 
 use parking_lot::MutexGuard;
 use wasmill_core::contract::{StateContract, StateKind};
@@ -138,28 +139,28 @@ impl state::Host for Data {
         self.clear_elements(state, origin)
     }
 
-    fn broadcast_get(&mut self, _: u16, _: Vec<u8>) -> Result<Option<Vec<u8>>> {
-        unsupported("broadcast-get")
+    fn broadcast_get(&mut self, state: u16, key: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        self.get_broadcast(state, &key)
     }
 
-    fn broadcast_put(&mut self, _: u16, _: Vec<u8>, _: Vec<u8>) -> Result<()> {
-        unsupported("broadcast-put")
+    fn broadcast_put(&mut self, state: u16, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
+        self.put_broadcast(state, &key, &value)
     }
 
-    fn broadcast_remove(&mut self, _: u16, _: Vec<u8>) -> Result<()> {
-        unsupported("broadcast-remove")
+    fn broadcast_remove(&mut self, state: u16, key: Vec<u8>) -> Result<()> {
+        self.remove_broadcast(state, &key)
     }
 
-    fn broadcast_page(&mut self, _: u16, _: Bounds) -> Result<Page> {
-        unsupported("broadcast-page")
+    fn broadcast_page(&mut self, state: u16, bounds: Bounds) -> Result<Page> {
+        self.page_of_broadcast(state, &bounds)
     }
 
-    fn operator_page(&mut self, _: u16, _: u64, _: u32) -> Result<Column> {
-        unsupported("operator-page")
+    fn operator_page(&mut self, state: u16, start: u64, limit: u32) -> Result<Column> {
+        self.page_of_operator(state, start, limit)
     }
 
-    fn operator_replace(&mut self, _: u16, _: Column) -> Result<()> {
-        unsupported("operator-replace")
+    fn operator_replace(&mut self, state: u16, values: Column) -> Result<()> {
+        self.replace_operator(state, &values)
     }
 
     fn timers_page(&mut self, origin: u32, after: Option<(u8, i64, u32)>, limit: u32) -> Result<Timers> {
@@ -203,7 +204,9 @@ impl Data {
         let contract = self.of_kind(import, state, StateKind::Value)?;
         let rides = match self.calling {
             Calling::Nothing => false,
-            Calling::Batch { input, .. } => contract.rides_with_input(input),
+            Calling::Batch { input, .. } => {
+                self.access.as_ref().is_some_and(|access| access.contract.rides_with_input(contract, input))
+            }
             Calling::Timers { .. } => contract.rides_with_timers(),
         };
         if rides {
@@ -213,6 +216,13 @@ impl Data {
             )));
         }
         self.access(import)
+    }
+
+    /// The name of the input whose records are being worked on, where it is a broadcast input.
+    fn broadcast_input(&self) -> Option<&str> {
+        let Calling::Batch { input, .. } = self.calling else { return None };
+        let port = self.access.as_ref()?.contract.inputs.get(usize::from(input))?;
+        port.broadcast.then_some(port.name.as_str())
     }
 
     fn declared(&self, import: &str, state: u16) -> Result<&StateContract> {
@@ -247,6 +257,11 @@ impl Data {
             Calling::Batch { records, .. } => records,
             Calling::Timers { timers } => timers,
         };
+        if let Some(name) = self.broadcast_input() {
+            return Err(misuse(format!(
+                "{import}: this is a record of the broadcast input `{name}`, which every subtask gets: it has no keyed state, since a key belongs to one subtask"
+            )));
+        }
         if origin < origins {
             return Ok(());
         }

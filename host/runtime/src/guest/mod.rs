@@ -109,7 +109,8 @@ pub trait Guest: Send {
 pub type SharedState = Arc<Mutex<dyn StateAccess>>;
 
 /// Answers a guest's state imports during a call. Before it is asked, the state is known to be declared, of a fitting kind and
-/// not riding along, the origin to be of the call, and a map key or value to be within its limit.
+/// not riding along, the origin to be of the call, a map key or value to be within its limit, and broadcast state to be written
+/// on behalf of a broadcast input's records only.
 ///
 /// `origin` is the record or timer of the current call on whose behalf the guest acts; it stands for its key.
 pub trait StateAccess: Send {
@@ -222,6 +223,42 @@ pub trait StateAccess: Send {
     /// # Errors
     /// See [`StateError`].
     fn timers_page(&mut self, origin: u32, after: Option<KeyTimer>, limit: usize) -> Result<Vec<KeyTimer>, StateError>;
+
+    /// The value under a map key of broadcast state; `None` where there is none.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn broadcast_get(&mut self, state: u16, name: &[u8]) -> Result<Option<Vec<u8>>, StateError>;
+
+    /// Puts a value under a map key of broadcast state.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn broadcast_put(&mut self, state: u16, name: &[u8], value: &[u8]) -> Result<(), StateError>;
+
+    /// Removes what is under a map key of broadcast state, if there is anything.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn broadcast_remove(&mut self, state: u16, name: &[u8]) -> Result<(), StateError>;
+
+    /// The first entries of broadcast state within a range: at most `limit`, fewer where they are large.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn broadcast_page(&mut self, state: u16, range: Range<'_>, limit: u32) -> Result<Page, StateError>;
+
+    /// Elements of operator state from `start` on: at most `limit`, fewer where they are large; none past the end only.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn operator_page(&mut self, state: u16, start: u64, limit: u32) -> Result<record::Column, StateError>;
+
+    /// Puts these elements in the place of the subtask's own.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    fn operator_replace(&mut self, state: u16, values: &mut dyn Iterator<Item = &[u8]>) -> Result<(), StateError>;
 
     /// A mark to roll back to, of this call.
     fn mark(&mut self) -> u32;

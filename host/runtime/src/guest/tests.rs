@@ -48,34 +48,43 @@ fn words(words: &[u32]) -> Vec<u8> {
 #[derive(Clone)]
 pub(super) struct Described {
     pub(super) name: &'static str,
-    /// Name and whether it is lazy, of states of bytes. One with the name `map` or `list` is one.
+    /// Name and whether it is lazy, of states of bytes. One with the name `map`, `list`, `broadcast` or `split` is one.
     pub(super) states: Vec<(&'static str, bool)>,
+    /// Whether its input is a broadcast input; then it has another, `keyed`.
+    pub(super) broadcast: bool,
 }
 
 impl Default for Described {
     fn default() -> Self {
-        Self { name: "fixture", states: vec![("eager", false), ("lazy", true)] }
+        Self { name: "fixture", states: vec![("eager", false), ("lazy", true)], broadcast: false }
     }
 }
 
 /// The memory image and the place of the descriptor in it.
 fn image(described: &Described) -> (Vec<u8>, u32) {
     let mut image = Image(Vec::new());
-    let port = |image: &mut Image, name: &str| [words(&image.text(name)), vec![0, 0, 0, 0]].concat();
-    let inputs = [port(&mut image, "in")];
+    let port = |image: &mut Image, name: &str, broadcast: bool| {
+        [words(&image.text(name)), vec![u8::from(broadcast), 0, 0, 0]].concat()
+    };
+    let mut inputs = vec![port(&mut image, "in", described.broadcast)];
+    if described.broadcast {
+        inputs.push(port(&mut image, "keyed", false));
+    }
     let inputs = image.list(&inputs);
-    let outputs = [port(&mut image, "out")];
+    let outputs = [port(&mut image, "out", false)];
     let outputs = image.list(&outputs);
     let doc = image.text("where it lives");
     let config = [[words(&image.text("home")), words(&[0]), words(&doc)].concat()];
     let config = image.list(&config);
     let mut states = Vec::new();
     for (name, lazy) in &described.states {
-        let kind = ["value", "list", "map"].iter().position(|kind| kind == name).unwrap_or_default() as u32;
+        let kind =
+            ["value", "list", "map", "broadcast", "split"].iter().position(|kind| kind == name).unwrap_or_default()
+                as u32;
         let [name, name_len] = image.text(name);
         let [of, of_len] = image.text("bytes");
         // name, kind, version, codec bytes, type, map key, lazy, rides-with, ttl (option and record), renames, migrations
-        let has_map_key = u32::from(kind == 2);
+        let has_map_key = u32::from(kind == 2 || kind == 3);
         let mut state =
             words(&[name, name_len, kind, 1, 1, of, of_len, has_map_key, of, of_len, u32::from(*lazy), 0, 0, 0]);
         state.resize(96, 0);
@@ -264,6 +273,36 @@ impl StateAccess for Asked {
         self.log.push(format!("timers-page {origin} {after:?} {limit}"));
         let timer = |tag| KeyTimer { domain: Domain::Event, time: Timestamp::from_millis(-1), tag };
         Ok((0..5).map(timer).take(limit).collect())
+    }
+
+    fn broadcast_get(&mut self, state: u16, name: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
+        self.log.push(format!("broadcast-get {state} {name:?}"));
+        Ok(None)
+    }
+
+    fn broadcast_put(&mut self, state: u16, name: &[u8], value: &[u8]) -> Result<(), StateError> {
+        self.log.push(format!("broadcast-put {state} {name:?} {value:?}"));
+        Ok(())
+    }
+
+    fn broadcast_remove(&mut self, state: u16, name: &[u8]) -> Result<(), StateError> {
+        self.log.push(format!("broadcast-remove {state} {name:?}"));
+        Ok(())
+    }
+
+    fn broadcast_page(&mut self, state: u16, range: Range<'_>, limit: u32) -> Result<Page, StateError> {
+        self.log.push(format!("broadcast-page {state} {range:?} {limit}"));
+        Ok(Page::default())
+    }
+
+    fn operator_page(&mut self, state: u16, start: u64, limit: u32) -> Result<record::Column, StateError> {
+        self.log.push(format!("operator-page {state} {start} {limit}"));
+        Ok(record::Column::default())
+    }
+
+    fn operator_replace(&mut self, state: u16, values: &mut dyn Iterator<Item = &[u8]>) -> Result<(), StateError> {
+        self.log.push(format!("operator-replace {state} {:?}", values.collect::<Vec<_>>()));
+        Ok(())
     }
 
     fn mark(&mut self) -> u32 {

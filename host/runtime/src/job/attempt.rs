@@ -23,7 +23,7 @@ use super::operator::{Seat, bytes};
 use super::ports::Resolver;
 use super::prepared::Prepared;
 use super::restore::{self, Begin};
-use super::wire::{self, Wires};
+use super::wire::{self, Laid, MergeWires, Wires};
 use super::{Ending, Start, store, time, unless_stopped};
 use crate::clock::SharedClock;
 use crate::config::Pipeline;
@@ -34,7 +34,7 @@ use crate::coordinator::run::{self, Coordinator};
 use crate::exchange::gate::Gate;
 use crate::source::{Place, SplitPosition};
 use crate::spawn::{self, Thread};
-use crate::state::{Restore, SharedMemory};
+use crate::state::{Elements, Restore, SharedMemory};
 use crate::subtask::Context;
 use crate::subtask::drift::Drift;
 use crate::subtask::operator::{self, OperatorSubtask};
@@ -142,32 +142,39 @@ impl Claimed {
         let (download, bytes) = fetched.as_ref().map_or((Duration::ZERO, 0), |fetched| (fetched.took, fetched.bytes));
 
         let resolver = Resolver { pipeline, contracts: &prepared.contracts };
-        let wires = wire::wire(&prepared.graph, pipeline.job.max_parallelism, &resolver)?;
+        let Laid { subtasks: wires, merging } = wire::wire(&prepared.graph, pipeline.job.max_parallelism, &resolver)?;
         board.attempt(attempt, clock.now(), wires.values().map(|wires| Arc::clone(&wires.meter)).collect());
         let mailboxes: BTreeMap<SubtaskId, Mailbox> =
             wires.iter().map(|(id, wires)| (id.clone(), wires.mailbox.clone())).collect();
         let (reports, mut inbox) = mpsc::unbounded_channel();
         let opening = clock.monotonic();
+        let memory = SharedMemory::new(share(pipeline.state.memory.get(), 1));
+        let elements = fetched.as_ref().map(|fetched| restore::elements(fetched, &prepared.contracts, &memory));
         let builder = Builder {
             options,
+            elements: elements.transpose()?.unwrap_or_default(),
             attempt,
             reports,
             store,
-            memory: SharedMemory::new(share(pipeline.state.memory.get(), 1)),
+            memory,
             cache_bytes: cache_bytes(pipeline),
             splits: plan.as_ref().map(|plan| owned_splits(plan)).unwrap_or_default(),
+            merged_watermarks: plan.as_ref().map(|plan| plan.merged_watermarks.clone()).unwrap_or_default(),
             watermarks: plan.map(|plan| plan.watermarks).unwrap_or_default(),
             drifts: time::drifts(pipeline, &mailboxes),
             dir: dir.clone(),
         };
+        let ended: Vec<_> = mailboxes.values().chain(merging.iter().map(|wires| &wires.mailbox)).cloned().collect();
+        let mergers: Vec<_> = merging.into_iter().map(|wires| builder.merging(wires)).collect();
         let bodies = builder.build(wires, fetched.map(|fetched| fetched.begins).unwrap_or_default())?;
         drop(builder);
         let coordinator = runtime.block_on(coordinator(options, journal, restored.as_ref(), &mailboxes))?;
         let _ = std::fs::remove_dir_all(dir.join("restored"));
 
-        let mut threads = Threads { mailboxes, threads: Vec::new() };
-        for (id, body) in bodies {
-            threads.threads.push(spawn::thread(id.to_string(), body)?);
+        let mut threads = Threads { mailboxes: ended, threads: Vec::new() };
+        let bodies = bodies.into_iter().map(|(id, body)| (id.to_string(), body));
+        for (name, body) in bodies.chain(mergers) {
+            threads.threads.push(spawn::thread(name, body)?);
         }
         let now = clock.monotonic();
         board.restored(RestoreReport {
@@ -188,13 +195,13 @@ impl Claimed {
 
 /// Every subtask's thread; none outlives this.
 struct Threads {
-    mailboxes: BTreeMap<SubtaskId, Mailbox>,
+    mailboxes: Vec<Mailbox>,
     threads: Vec<Thread<()>>,
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.mailboxes.values().for_each(|mailbox| mailbox.send(Command::Finish));
+        self.mailboxes.iter().for_each(|mailbox| mailbox.send(Command::Finish));
         for thread in self.threads.drain(..) {
             // A panic was reported by the thread itself.
             let _ = thread.join();
@@ -212,9 +219,13 @@ struct Builder<'a> {
     store: Store,
     memory: SharedMemory,
     cache_bytes: usize,
+    /// What subtasks are told of one another's operator state.
+    elements: BTreeMap<OperatorUid, Elements>,
     splits: BTreeMap<OperatorUid, Vec<Split>>,
     /// The watermarks of the restored checkpoint.
     watermarks: BTreeMap<OperatorUid, Timestamp>,
+    /// Those of the operators' broadcast inputs.
+    merged_watermarks: BTreeMap<OperatorUid, Timestamp>,
     /// What the sources know of each other, where they are kept together.
     drifts: BTreeMap<SubtaskId, Drift>,
     dir: PathBuf,
@@ -250,6 +261,18 @@ impl Builder<'_> {
             }
         }
         Ok(bodies)
+    }
+
+    /// From where the watermark of the operator's broadcast inputs goes on.
+    fn merged_watermark(&self, uid: &OperatorUid) -> Timestamp {
+        self.merged_watermarks.get(uid).copied().unwrap_or(Timestamp::MIN)
+    }
+
+    /// A merging subtask, by the name of its thread.
+    fn merging(&self, wires: MergeWires) -> (String, Body) {
+        let (name, watermark) = (format!("{} merge", wires.uid), self.merged_watermark(&wires.uid));
+        let subtask = wires.subtask(watermark, self.reports.clone(), Arc::clone(self.options.clock));
+        (name, Box::new(move || subtask.run()))
     }
 
     /// From where the node's watermark goes on.
@@ -310,6 +333,7 @@ impl Builder<'_> {
             dir: self.dir.join(format!("{}-{}", node.uid, context.id.index)),
             cache_bytes: self.cache_bytes,
             memory: &self.memory,
+            elements: self.elements.get(&node.uid),
         };
         let (call, instances) = seat.take(begin.state)?;
         let options = operator::Options {
@@ -319,6 +343,8 @@ impl Builder<'_> {
             batch_bytes: bytes(declared.batch.bytes.get()),
             on_failure: declared.on_failure,
             late_outputs: declared.late_outputs().len(),
+            merged_late: std::mem::take(&mut wires.merged_late),
+            merged_watermark: self.merged_watermark(&node.uid),
             cuts: self.dir.join("cuts"),
             snapshots: Arc::new(Uploads::new(runtime.clone(), self.store.clone(), begin.inventory)),
         };

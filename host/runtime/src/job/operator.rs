@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use wasmill_core::contract::{OperatorContract, StateContract};
 use wasmill_core::fault::Fault;
 use wasmill_core::id::{Attempt, Parallelism, SubtaskId};
 use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
@@ -13,7 +14,7 @@ use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
 use crate::clock::SharedClock;
 use crate::config::operator::Limits as Declared;
 use crate::guest::{Component, GuestFactory, InstanceOptions, Limits, SharedState};
-use crate::state::{KeyedState, Options, Restore, SharedMemory, StateBackend, StateSpec};
+use crate::state::{Elements, Error, KeyedState, Options, Restore, SharedMemory, StateBackend, StateSpec};
 use crate::subtask::operator::Instances;
 use crate::subtask::{CallState, StateLimits};
 
@@ -47,6 +48,8 @@ pub(crate) struct Seat<'a> {
     pub cache_bytes: usize,
     /// What all subtasks of the process share.
     pub memory: &'a SharedMemory,
+    /// The elements of operator state that all subtasks of a checkpoint had, where it must be told them.
+    pub elements: Option<&'a Elements>,
 }
 
 impl Seat<'_> {
@@ -56,16 +59,11 @@ impl Seat<'_> {
     /// State that cannot be opened, or an instance that cannot be made or does not take its configuration.
     pub fn take(self, restore: Restore) -> Result<(Arc<Mutex<CallState>>, Instances), Fault> {
         let contract = self.component.contract();
-        let keyed = if contract.has_keyed_state() || self.has_keys {
-            let spec = |state: &wasmill_core::contract::StateContract| StateSpec {
-                name: state.name.clone(),
-                kind: state.kind,
-                version: state.version,
-            };
+        let keyed = if !contract.states.is_empty() || self.has_keys {
             let options = Options {
                 backend: self.backend,
                 dir: self.dir,
-                states: contract.states.iter().map(spec).collect(),
+                states: specs(contract),
                 range: self.key_groups,
                 max_parallelism: self.max_parallelism,
                 cache_bytes: self.cache_bytes,
@@ -73,7 +71,12 @@ impl Seat<'_> {
                 clock: Arc::clone(self.clock),
                 place: self.id.to_string(),
             };
-            Some(KeyedState::open(options, restore).map_err(|error| Fault::new(error.kind(), error))?)
+            let failed = |error: Error| Fault::new(error.kind(), error);
+            let mut keyed = KeyedState::open(options, restore).map_err(failed)?;
+            if let Some(elements) = self.elements {
+                keyed.take_elements(elements, self.id.index, self.parallelism).map_err(failed)?;
+            }
+            Some(keyed)
         } else {
             None
         };
@@ -99,6 +102,12 @@ impl Seat<'_> {
             .map_err(|fault| fault.at(format_args!("operator {}", self.id)))?;
         Ok((call, instances))
     }
+}
+
+/// The states of a contract as the state's seam wants them.
+pub(super) fn specs(contract: &OperatorContract) -> Vec<StateSpec> {
+    let spec = |state: &StateContract| StateSpec { name: state.name.clone(), kind: state.kind, version: state.version };
+    contract.states.iter().map(spec).collect()
 }
 
 fn guest_limits(declared: &Declared) -> Limits {

@@ -115,14 +115,6 @@ pub enum Error {
         /// Bytes of the key, the value or the column.
         bytes: usize,
     },
-    /// A kind of state that this build does not have.
-    #[error("{place}: state `{state}` is of a kind that this build cannot keep yet")]
-    Kind {
-        /// The subtask.
-        place: String,
-        /// The state.
-        state: StateName,
-    },
     /// A key that another subtask owns.
     #[error(
         "{place}: a key of group {group} came to the subtask of groups {range}: a bug of wasmill, please report it"
@@ -179,7 +171,7 @@ impl Error {
             | Self::NoCut { .. } => FaultKind::Refused,
             Self::File { .. } | Self::Storage { .. } | Self::Closed { .. } => FaultKind::External,
             Self::TooLarge { .. } => FaultKind::Guest,
-            Self::Kind { .. } | Self::Full { .. } => FaultKind::User,
+            Self::Full { .. } => FaultKind::User,
             Self::OutsideRange { .. } | Self::TooManyFrozen { .. } | Self::Misuse { .. } | Self::Panicked { .. } => {
                 FaultKind::Internal
             }

@@ -3,7 +3,7 @@
 //! Owns that every access is checked (declared state, own key group), that counts are exact, and when a layer is frozen or
 //! waited for. Does not own layers, the thread or rows, nor the operations on maps ([`super::map`]) and lists ([`super::list`]).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,6 +60,8 @@ pub struct KeyedState {
     pub(super) counts: Counts,
     /// The index of the timers in `counts`, once there was one.
     pub(super) timer_counts: Option<usize>,
+    /// What union state shows of all subtasks, by state.
+    pub(super) unions: HashMap<usize, Vec<Arc<Column>>>,
     pub(super) range: KeyGroupRange,
     pub(super) max_parallelism: MaxParallelism,
     budget: Budget,
@@ -108,9 +110,6 @@ impl KeyedState {
     /// # Errors
     /// The folder is in use or cannot be written, or what is to be restored cannot be read.
     pub fn open(options: Options, restore: Restore) -> Result<Self, Error> {
-        if let Some(state) = options.states.iter().find(|state| !state.kind.is_keyed()) {
-            return Err(Error::Kind { place: options.place, state: state.name.clone() });
-        }
         let complete = matches!(restore, Restore::Empty);
         let Begun { backend, counts, lock } = restore::begin(&options, restore)?;
         let no_timers = counts.states().all(|(state, tally)| state.as_str() != TIMERS || tally.entries == 0);
@@ -138,6 +137,7 @@ impl KeyedState {
             timers: TimerStore::new(cache_bytes / TIMERS_SHARE, no_timers, range, max_parallelism),
             counts,
             timer_counts: None,
+            unions: HashMap::new(),
             range,
             max_parallelism,
             budget,
@@ -444,7 +444,7 @@ impl KeyedState {
     pub(super) fn check(&self, state: usize, kind: StateKind) -> Result<u16, Error> {
         self.writer.check()?;
         match (u16::try_from(state), self.rows.states.get(state)) {
-            (Ok(id), Some(spec)) if spec.kind == kind => Ok(id),
+            (Ok(id), Some(spec)) if spec.kind.kept_as() == kind => Ok(id),
             (_, Some(spec)) => Err(self.misuse(format!("state `{}` was used as one of another kind", spec.name))),
             _ => Err(self.misuse(format!("there is no state with index {state}"))),
         }

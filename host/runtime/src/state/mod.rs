@@ -1,14 +1,15 @@
-//! Keyed state of one subtask: a write-back cache in front of a backend, frozen at barriers.
+//! State of one subtask: a write-back cache in front of a backend, frozen at barriers.
 //!
 //! Owns every byte of keyed state between two calls of the guest, its local cuts and its restore from them; the sole importer
 //! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed`, `map`, `list`, `timer` (the seam's
-//! methods); of values `cache` and `layer` (memory); of maps and lists `collection` (what they share), `runs`, `run` and
+//! methods), `elements` (state of no key); of values `cache` and `layer` (memory); of maps and lists `collection` (what they share), `runs`, `run` and
 //! `changes` (memory), `scan`; `timers`; `writer` (the background thread), `backend` (what holds the rows: `rocksdb` or `memory`), `restore`, `row` (stored rows).
 
 mod backend;
 mod cache;
 mod changes;
 mod collection;
+mod elements;
 mod error;
 mod keyed;
 mod layer;
@@ -36,6 +37,7 @@ use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
 
 pub use self::backend::SharedMemory;
 pub use self::collection::Place;
+pub use self::elements::{Elements, NO_KEY, read_elements};
 pub use self::error::Error;
 pub use self::keyed::KeyedState;
 pub use self::row::RowError;

@@ -6,14 +6,15 @@
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
 
+use wasmill_core::contract::StateKind;
 use wasmill_core::id::StateName;
-use wasmill_core::key_group::KeyGroupRange;
+use wasmill_core::key_group::{KeyGroup, KeyGroupRange};
 use wasmill_core::timer::TIMERS;
 
-use super::Counts;
 use super::backend::{Backend, add_missing};
+use super::elements::ALL_GROUPS;
 use super::error::Error;
-use super::{Options, Restore, row};
+use super::{Counts, Options, Restore, Tally, row};
 
 /// The working database within the subtask's folder.
 const DATABASE: &str = "db";
@@ -61,9 +62,8 @@ pub(super) fn begin(options: &Options, restore: Restore) -> Result<Begun, Error>
         Restore::Rows { dirs, counts: taken } => {
             let (backend, copied) = copy(options, &dirs, families, open)?;
             counts.merge(&copied);
-            let promised = taken.restrict(options.range);
-            if copied.total() != promised.total() {
-                let (copied, promised) = (copied.total(), promised.total());
+            let (copied, promised) = (keyed(&copied, options), keyed(&taken.restrict(options.range), options));
+            if copied != promised {
                 tracing::warn!(
                     place = %options.place, entries = copied.entries, bytes = copied.bytes,
                     manifest_entries = promised.entries, manifest_bytes = promised.bytes,
@@ -74,6 +74,21 @@ pub(super) fn begin(options: &Options, restore: Restore) -> Result<Begun, Error>
         }
     };
     Ok(Begun { backend, counts, lock })
+}
+
+/// The counts of what is copied by key group, which is all but the state of no key.
+fn keyed(counts: &Counts, options: &Options) -> Tally {
+    let mut total = Tally::default();
+    for (state, tally) in counts.states() {
+        if kind(options, state.as_str()).is_none_or(StateKind::is_keyed) {
+            total += tally;
+        }
+    }
+    total
+}
+
+fn kind(options: &Options, family: &str) -> Option<StateKind> {
+    options.states.iter().find(|spec| spec.name.as_str() == family).map(|spec| spec.kind)
 }
 
 fn lock(options: &Options) -> Result<File, Error> {
@@ -107,9 +122,12 @@ fn copy(
     mut families: Vec<String>,
     open: impl Fn(&[String]) -> Result<Backend, Error>,
 ) -> Result<(Backend, Counts), Error> {
+    // Broadcast state lies in one group of its source, whichever that is.
+    let has_broadcast = options.states.iter().any(|spec| spec.kind == StateKind::Broadcast);
+    let range = if has_broadcast { ALL_GROUPS } else { options.range };
     let sources = dirs
         .iter()
-        .map(|dir| Backend::open_read_only(dir, options.range, (&options.shared, &options.place)))
+        .map(|dir| Backend::open_read_only(dir, range, (&options.shared, &options.place)))
         .collect::<Result<Vec<_>, _>>()?;
     for source in &sources {
         add_missing(&mut families, source.families());
@@ -117,20 +135,36 @@ fn copy(
     let backend = open(&families)?;
     let mut counts = Counts::default();
     let mut writes = backend.writes();
-    for source in &sources {
+    for (nth, source) in sources.iter().enumerate() {
         for (from, family) in source.families().iter().enumerate() {
             let Some(to) = backend.families().iter().position(|name| name == family) else { continue };
-            copy_family(source, from, options.range, family, &mut counts, |key, value| writes.put(to, key, value))?;
+            match kind(options, family) {
+                // Every subtask had the same: the first has all of it.
+                Some(StateKind::Broadcast) if nth > 0 => {}
+                Some(StateKind::Broadcast) => {
+                    let group = KeyGroup(options.range.start);
+                    copy_family(source, from, (ALL_GROUPS, options.range), family, &mut counts, |key, value| {
+                        writes.put(to, &row::in_group(group, key), value)
+                    })?;
+                }
+                // Given out by element, not by row: `super::elements`.
+                Some(StateKind::OperatorSplit | StateKind::OperatorUnion) => {}
+                _ => {
+                    let ranges = (options.range, options.range);
+                    copy_family(source, from, ranges, family, &mut counts, |key, value| writes.put(to, key, value))?;
+                }
+            }
         }
     }
     writes.finish()?;
     Ok((backend, counts))
 }
 
+/// Copies the rows of the groups `range`; they are counted in `counted_in`, those of other groups in its first.
 fn copy_family(
     source: &Backend,
     from: usize,
-    range: KeyGroupRange,
+    (range, counted_in): (KeyGroupRange, KeyGroupRange),
     family: &str,
     counts: &mut Counts,
     mut put: impl FnMut(&[u8], &[u8]) -> Result<(), Error>,
@@ -153,7 +187,8 @@ fn copy_family(
         let rest = if rest.is_empty() || family == TIMERS { Ok(rest) } else { row::decode_entry(rest) };
         let rest = rest.map_err(|reason| source.bad_row(from, key, reason))?;
         if let Some(state) = &state {
-            let index = *counted.get_or_insert_with(|| counts.cover(state, range));
+            let index = *counted.get_or_insert_with(|| counts.cover(state, counted_in));
+            let group = if range == counted_in { group } else { KeyGroup(counted_in.start) };
             if let Some(tally) = counts.tally_mut(index, group) {
                 tally.entries += 1;
                 tally.bytes += (name.len() + rest.len() + bytes.len()) as u64;

@@ -76,6 +76,13 @@ pub(super) fn decode_entry(rest: &[u8]) -> Result<&[u8], RowError> {
     }
 }
 
+/// The key of the same row under another group.
+pub(super) fn in_group(group: KeyGroup, row: &[u8]) -> Vec<u8> {
+    let mut moved = group.0.to_be_bytes().to_vec();
+    moved.extend_from_slice(row.get(GROUP_BYTES..).unwrap_or_default());
+    moved
+}
+
 /// The parts of a row's key: the group, the key, and what follows it.
 pub(super) fn decode_key(row: &[u8]) -> Result<(KeyGroup, &[u8], &[u8]), RowError> {
     let (group, rest) = row.split_first_chunk::<GROUP_BYTES>().ok_or(RowError::Short)?;

@@ -16,7 +16,7 @@ use wasmill_core::timer::KeyTimer;
 
 pub(in crate::subtask) use self::limits::Over;
 pub use self::limits::StateLimits;
-use self::overlay::Overlay;
+use self::overlay::{NO_SLOT, Overlay};
 use crate::guest::{StateAccess, StateError};
 use crate::state::{Error, KeyedState, Page, Range};
 
@@ -54,9 +54,10 @@ impl CallState {
         self.overlay.limit(bytes);
     }
 
-    /// Whether the call has lazy writes on behalf of such an origin that it did not undo.
-    pub(super) fn wrote_for(&self, is_meant: impl Fn(u32) -> bool) -> bool {
-        self.overlay.wrote_for(is_meant)
+    /// Whether the call has lazy writes on behalf of one of these origins that it did not undo. Writes to what belongs to no key
+    /// may be on behalf of any.
+    pub(super) fn wrote_for(&self, origins: impl Iterator<Item = u32> + Clone) -> bool {
+        self.overlay.wrote_for(origins)
     }
 
     /// Makes the call's lazy writes real.
@@ -91,7 +92,7 @@ impl CallState {
     /// The slot of an origin on whose behalf something is written.
     fn written_slot(&mut self, origin: u32) -> Result<u32, StateError> {
         let slot = self.slot(origin)?;
-        self.overlay.act_for(origin);
+        self.overlay.act_for(Some(origin));
         Ok(slot)
     }
 }
@@ -189,6 +190,37 @@ impl StateAccess for CallState {
             return Err(StateError::Misuse("timers belong to keys, and the record has none".to_owned()));
         }
         keyed.timers_of(key, hash, after, limit).map_err(failed)
+    }
+
+    fn broadcast_get(&mut self, state: u16, name: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
+        self.entry(state, NO_SLOT, name)
+    }
+
+    fn broadcast_put(&mut self, state: u16, name: &[u8], value: &[u8]) -> Result<(), StateError> {
+        self.overlay.act_for(None);
+        self.overlay.write_entry((state, NO_SLOT), name, Some(value))
+    }
+
+    fn broadcast_remove(&mut self, state: u16, name: &[u8]) -> Result<(), StateError> {
+        self.overlay.act_for(None);
+        self.overlay.write_entry((state, NO_SLOT), name, None)
+    }
+
+    fn broadcast_page(&mut self, state: u16, range: Range<'_>, limit: u32) -> Result<Page, StateError> {
+        self.page(state, NO_SLOT, range, limit as usize)
+    }
+
+    fn operator_page(&mut self, state: u16, start: u64, limit: u32) -> Result<Column, StateError> {
+        match self.union_page(state, start, limit as usize) {
+            Some(page) => Ok(page),
+            None => self.elements(state, NO_SLOT, start, limit as usize),
+        }
+    }
+
+    fn operator_replace(&mut self, state: u16, values: &mut dyn Iterator<Item = &[u8]>) -> Result<(), StateError> {
+        self.overlay.act_for(None);
+        self.overlay.clear_list((state, NO_SLOT))?;
+        self.overlay.append((state, NO_SLOT), values)
     }
 
     fn mark(&mut self) -> u32 {

@@ -36,6 +36,8 @@ pub struct Batcher {
     advances: Vec<(u32, Timestamp)>,
     first_watermark: Timestamp,
     watermark: Timestamp,
+    /// What the guest is told instead of the watermark in force.
+    stamped: Option<Timestamp>,
     limit: usize,
     byte_limit: usize,
 }
@@ -103,6 +105,7 @@ impl Batcher {
             advances: Vec::new(),
             first_watermark: Timestamp::MIN,
             watermark: Timestamp::MIN,
+            stamped: None,
             limit,
             byte_limit,
         }
@@ -170,6 +173,11 @@ impl Batcher {
         self.advances.push((self.slots.len() as u32, watermark));
     }
 
+    /// From now on the guest is told this watermark for all records of a batch, until it is told the one in force again.
+    pub(super) fn stamp(&mut self, watermark: Option<Timestamp>) {
+        self.stamped = watermark;
+    }
+
     /// Completes the batch for the guest, with headers where its input carries them, and returns the watermark of its first run.
     pub fn finish(&mut self, carries_headers: bool) -> Timestamp {
         let batch = &mut self.batch;
@@ -179,6 +187,11 @@ impl Batcher {
         extend_packed(&mut batch.slots, &self.slots);
         for time in &self.times {
             packed::push_s64(&mut batch.times, time.as_millis());
+        }
+        let records = self.slots.len() as u32;
+        if let Some(watermark) = self.stamped {
+            batch.watermarks.push(WatermarkRun { until: records, watermark: watermark.as_millis() });
+            return watermark;
         }
         let mut current = self.first_watermark;
         let mut first = None;
@@ -190,7 +203,6 @@ impl Batcher {
             }
             current = watermark;
         }
-        let records = self.slots.len() as u32;
         if batch.watermarks.last().map_or(0, |run| run.until) < records {
             first.get_or_insert(current);
             batch.watermarks.push(WatermarkRun { until: records, watermark: current.as_millis() });

@@ -8,6 +8,7 @@ mod batcher;
 pub mod drift;
 mod emit;
 mod late;
+pub mod merge;
 pub mod operator;
 pub mod sink;
 pub mod source;

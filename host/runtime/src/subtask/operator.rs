@@ -8,6 +8,7 @@ mod failure;
 mod fire;
 mod instances;
 mod isolation;
+mod merged;
 mod snapshot;
 
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wasmill_core::contract::{OperatorContract, RIDES_WITH_TIMERS, StateKind};
+use wasmill_core::contract::{OperatorContract, RIDES_WITH_TIMERS};
+use wasmill_core::element::Stamp;
 use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::key_group::KeyGroupRange;
 use wasmill_core::record::RecordBatch;
@@ -28,7 +30,7 @@ use super::late::Late;
 use super::{Context, IDLE_WAIT};
 use crate::config::operator::OnFailure;
 use crate::control::Command;
-use crate::exchange::gate::{Event, Gate};
+use crate::exchange::gate::{Event, Gate, OnLate};
 use crate::exchange::route::Outputs;
 use crate::guest::contract::{Eager, OptionalColumn, empty_column};
 use crate::state;
@@ -58,6 +60,10 @@ pub struct Options {
     pub on_failure: OnFailure,
     /// How many late outputs there are; they come after all others.
     pub late_outputs: usize,
+    /// What becomes of late records, by merged edge; empty where there is no broadcast input.
+    pub merged_late: Vec<OnLate>,
+    /// The watermark of the broadcast inputs that was restored; [`Timestamp::MIN`] where there is none.
+    pub merged_watermark: Timestamp,
     /// Where local cuts are made.
     pub cuts: PathBuf,
     /// Takes snapshots on from their local cuts.
@@ -76,6 +82,10 @@ pub struct OperatorSubtask {
     batcher: Batcher,
     /// The input whose records are gathered.
     input: u16,
+    /// The times of the call where its records are broadcast.
+    stamp: Option<Stamp>,
+    /// The watermark of the broadcast inputs.
+    merged: Timestamp,
     /// The states that ride along, by input.
     eager: Vec<Vec<Eager>>,
     /// The watermark that was restored: what is due by it fires at the next.
@@ -100,8 +110,9 @@ impl OperatorSubtask {
         instances: Instances,
         call: Arc<Mutex<CallState>>,
     ) -> Self {
-        let eager = (0..options.contract.inputs.len().max(1)).map(|input| riding(&options.contract, input)).collect();
-        let eager_timers = riding(&options.contract, usize::from(RIDES_WITH_TIMERS));
+        let inputs = u16::try_from(options.contract.inputs.len()).unwrap_or(u16::MAX);
+        let eager = (0..inputs.max(1)).map(|input| riding(&options.contract, input)).collect();
+        let eager_timers = riding(&options.contract, RIDES_WITH_TIMERS);
         // The late ones, which come last, have batches of their own.
         let emitted = vec![RecordBatch::default(); outputs.len().saturating_sub(options.late_outputs)];
         let mut batcher = Batcher::new(options.batch_records, options.batch_bytes);
@@ -114,8 +125,10 @@ impl OperatorSubtask {
         }
         Self {
             context,
-            options,
             restored: gate.watermark(),
+            stamp: None,
+            merged: options.merged_watermark,
+            options,
             gate,
             outputs,
             instances,
@@ -159,7 +172,10 @@ impl OperatorSubtask {
     pub fn step(&mut self) -> Result<bool, Fault> {
         match self.gate.poll(&*self.context.clock)? {
             None => return Ok(false),
-            Some(Event::Records { channel, input, batch }) => self.gather(channel, input, &batch)?,
+            Some(Event::Records { channel, input, stamp: None, batch }) => self.gather(channel, input, &batch)?,
+            Some(Event::Records { channel, input, stamp: Some(stamp), batch }) => {
+                self.gather_merged(channel, (input, stamp), &batch)?;
+            }
             Some(Event::Barrier(barrier)) => {
                 self.flush()?;
                 self.snapshot(barrier)?;
@@ -273,13 +289,10 @@ impl OperatorSubtask {
 }
 
 /// The states that ride along with an input, with room for their values.
-fn riding(contract: &OperatorContract, input: usize) -> Vec<Eager> {
+fn riding(contract: &OperatorContract, input: u16) -> Vec<Eager> {
     (0u16..)
         .zip(&contract.states)
-        .filter(|(_, state)| state.kind == StateKind::Value && !state.lazy)
-        .filter(|(_, state)| {
-            state.rides_with.is_empty() || state.rides_with.iter().any(|&with| usize::from(with) == input)
-        })
+        .filter(|(_, state)| contract.rides_with_input(state, input))
         .map(|(state, _)| Eager { state, values: OptionalColumn { present: Vec::new(), values: empty_column() } })
         .collect()
 }

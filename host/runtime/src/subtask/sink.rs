@@ -99,6 +99,7 @@ impl SinkSubtask {
             state: None,
             splits: Vec::new(),
             watermark: self.gate.watermark(),
+            merged_watermark: None,
             commits,
             in_flight: Vec::new(),
             durations: Durations {

@@ -317,6 +317,7 @@ impl SourceSubtask {
             state: None,
             splits: self.splits(),
             watermark: self.watermark.current(),
+            merged_watermark: None,
             commits: Vec::new(),
             in_flight: Vec::new(),
             durations: Durations::default(),

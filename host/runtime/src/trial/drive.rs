@@ -200,6 +200,7 @@ impl Stage {
             dir: scratch.join("state"),
             cache_bytes: STATE_BYTES,
             memory: &memory,
+            elements: None,
         };
         let (call, instances) = seat.take(Restore::Empty)?;
         let (inputs, outputs) = (contract.inputs.len().max(1), contract.outputs.len().max(1) + 1);
@@ -223,6 +224,8 @@ impl Stage {
             batch_bytes: bytes(Batch::default().bytes.get()),
             on_failure: OnFailure::DeadLetter,
             late_outputs: 0,
+            merged_late: Vec::new(),
+            merged_watermark: Timestamp::MIN,
             cuts: scratch.join("cuts"),
             snapshots: Arc::new(NoSnapshots),
         };

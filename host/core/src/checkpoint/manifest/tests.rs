@@ -145,6 +145,7 @@ fn manifest() -> impl Strategy<Value = Manifest> {
                     state: Some(PartState { backend: "rocksdb".to_owned(), rows: 1, files, counts }),
                     splits: vec![],
                     watermark: Timestamp::from_millis(time),
+                    merged_watermark: (time % 2 == 0).then_some(Timestamp::from_millis(time)),
                     commits: vec![Value::from(text)],
                     in_flight: vec![],
                     durations: Durations::default(),
@@ -180,4 +181,17 @@ proptest! {
         bytes[at] ^= 1 << bit;
         prop_assert!(matches!(Manifest::decode(&bytes), Err(Error::Sealed(_))));
     }
+}
+
+#[test]
+fn broadcast_state_counts_once_however_many_subtasks_have_it() {
+    let mut manifest = golden();
+    let one = manifest.totals(&uid("per-aircraft"));
+    manifest.parts[2].state = manifest.parts[1].state.clone();
+    let two = manifest.totals(&uid("per-aircraft"));
+    assert!(one != two);
+    for operator in manifest.operators.values_mut() {
+        operator.contract.states.iter_mut().for_each(|state| state.kind = StateKind::Broadcast);
+    }
+    assert_eq!(manifest.totals(&uid("per-aircraft")), one);
 }

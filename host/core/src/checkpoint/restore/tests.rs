@@ -174,3 +174,38 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn subtasks_are_told_of_one_anothers_elements_where_they_must_be() {
+    let mut manifest = golden();
+    manifest.parts[2].state = manifest.parts[1].state.clone();
+    manifest.parts.swap(1, 2);
+    let told = |kind, parallelism| {
+        let mut contracts = contracts(&manifest);
+        contracts.get_mut(&uid("per-aircraft")).unwrap().states[0].kind = kind;
+        let graph = graph(&manifest, parallelism);
+        let target = Target { graph: &graph, max_parallelism: manifest.max_parallelism, contracts: &contracts };
+        let plan = plan(&manifest, &target).unwrap();
+        plan.elements.get(&uid("per-aircraft")).map(|parts| parts.iter().map(|part| part.index.0).collect::<Vec<_>>())
+    };
+    use crate::contract::StateKind::{Broadcast, OperatorSplit, OperatorUnion, Value};
+    for (kind, at_2, at_3) in [(Value, false, false), (Broadcast, false, false), (OperatorSplit, false, true)] {
+        assert_eq!((told(kind, 2).is_some(), told(kind, 3).is_some()), (at_2, at_3), "{kind:?}");
+    }
+    assert_eq!(told(OperatorUnion, 2), Some(vec![0, 1]), "in the order of the subtasks");
+    assert_eq!(told(OperatorUnion, 1), Some(vec![0, 1]));
+}
+
+#[test]
+fn the_watermark_of_broadcast_inputs_goes_on() {
+    let mut manifest = golden();
+    let at = Timestamp::from_millis(7);
+    manifest.parts[1].merged_watermark = Some(at);
+    manifest.parts[2].merged_watermark = Some(at);
+    assert_eq!(serde_json::to_value(&manifest.parts[1]).unwrap()["merged-watermark"], 7);
+    let contracts = contracts(&manifest);
+    let graph = graph(&manifest, 3);
+    let target = Target { graph: &graph, max_parallelism: manifest.max_parallelism, contracts: &contracts };
+    let plan = plan(&manifest, &target).unwrap();
+    assert_eq!(plan.merged_watermarks, BTreeMap::from([(uid("per-aircraft"), at)]));
+}

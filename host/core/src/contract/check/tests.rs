@@ -75,17 +75,35 @@ fn a_state_that_contradicts_itself_is_refused_by_name() {
 }
 
 #[test]
-fn kinds_of_state_that_are_not_there_yet_are_refused_and_the_others_are_not() {
-    let of_kind = |kind, map_key_type: Option<&str>| {
-        let map_key_type = map_key_type.map(str::to_owned);
-        contract(vec![StateContract { kind, map_key_type, ..value("total") }]).check()
+fn state_of_no_key_keeps_rules_of_its_own() {
+    let broadcast =
+        StateContract { kind: StateKind::Broadcast, map_key_type: Some("bytes".to_owned()), ..value("total") };
+    let with_input = |states: Vec<StateContract>| {
+        let inputs = vec![port("in"), Port { broadcast: true, ..port("rules") }];
+        OperatorContract { inputs, ..contract(states) }.check()
     };
-    assert_eq!(of_kind(StateKind::Map, Some("bytes")), Ok(()));
-    assert_eq!(of_kind(StateKind::List, None), Ok(()));
-    for kind in [StateKind::Broadcast, StateKind::OperatorSplit, StateKind::OperatorUnion] {
-        let state = StateName::new("total").unwrap();
-        assert_eq!(of_kind(kind, Some("bytes")), Err(Error::NotYet { state, kind }));
+    assert_eq!(with_input(vec![broadcast.clone()]), Ok(()));
+    let name = StateName::new("total").unwrap();
+    assert_eq!(contract(vec![broadcast.clone()]).check(), Err(Error::NoBroadcastInput(name.clone())));
+    let with_ttl = StateContract { ttl: Some(TTL), ..broadcast };
+    let refused = Error::TtlWithoutKey { state: name.clone(), kind: StateKind::Broadcast };
+    assert_eq!(with_input(vec![with_ttl]), Err(refused));
+    for kind in [StateKind::OperatorSplit, StateKind::OperatorUnion] {
+        let elements = StateContract { kind, ..value("total") };
+        assert_eq!(contract(vec![elements.clone()]).check(), Ok(()));
+        let lazy = StateContract { lazy: true, ..elements };
+        assert!(matches!(contract(vec![lazy]).check(), Err(Error::NotValueState { .. })));
     }
+    let riding = StateContract { rides_with: vec![1], ..value("total") };
+    assert_eq!(with_input(vec![riding]), Err(Error::RidesWithBroadcast { state: name, input: "rules".to_owned() }));
+}
+
+#[test]
+fn nothing_rides_along_with_a_broadcast_input() {
+    let inputs = vec![port("in"), Port { broadcast: true, ..port("rules") }];
+    let contract = OperatorContract { inputs, ..contract(vec![value("total")]) };
+    let rides = |input| contract.rides_with_input(&contract.states[0], input);
+    assert!(rides(0) && !rides(1) && rides(crate::contract::RIDES_WITH_TIMERS));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::guest::bindings::wasmill::operator::types::{Column, OptionalColumn};
 use crate::guest::instance::Data;
 use crate::guest::limits::ByteLimit;
 use crate::guest::{contract, effects, packed};
-use crate::state::Range;
+use crate::state::{self, Range};
 
 impl Data {
     pub(super) fn get_entry(&mut self, state: u16, origin: u32, name: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -72,16 +72,21 @@ impl Data {
     pub(super) fn page_of_entries(&mut self, state: u16, origin: u32, bounds: &Bounds) -> Result<Page> {
         let import = "map-page";
         self.check_origin(import, origin)?;
+        let range = self.range(import, bounds)?;
+        let page = self.state_of(import, state, StateKind::Map)?.map_page(state, origin, range, bounds.limit)?;
+        Ok(page_of(&page))
+    }
+
+    /// The range that bounds stand for, checked.
+    pub(super) fn range<'a>(&self, import: &str, bounds: &'a Bounds) -> Result<Range<'a>> {
         for bound in [&bounds.lower, &bounds.upper].into_iter().flatten() {
             self.check_key(import, bound)?;
         }
-        let range = Range {
+        Ok(Range {
             lower: bound(bounds.lower.as_deref(), bounds.lower_open),
             upper: bound(bounds.upper.as_deref(), bounds.upper_open),
             reverse: bounds.reverse,
-        };
-        let page = self.state_of(import, state, StateKind::Map)?.map_page(state, origin, range, bounds.limit)?;
-        Ok(Page { keys: column(&page.names), values: column(&page.values), more: page.more })
+        })
     }
 
     pub(super) fn append(&mut self, state: u16, origin: u32, values: &Column) -> Result<()> {
@@ -136,7 +141,7 @@ impl Data {
         Ok(origins.into_iter().zip(values_of(names)).collect())
     }
 
-    fn check_key(&self, import: &str, name: &[u8]) -> Result<()> {
+    pub(super) fn check_key(&self, import: &str, name: &[u8]) -> Result<()> {
         let (bytes, limit) = (name.len(), self.limits.key_bytes);
         if bytes <= limit {
             return Ok(());
@@ -145,12 +150,18 @@ impl Data {
     }
 }
 
-fn check_column(import: &str, field: &'static str, column: &Column, count: usize, most: ByteLimit) -> Result<()> {
+pub(super) fn check_column(
+    import: &str,
+    field: &'static str,
+    column: &Column,
+    count: usize,
+    most: ByteLimit,
+) -> Result<()> {
     effects::column(field, column, count, most).map_err(|malformed| misuse(format!("{import}: {malformed}")))
 }
 
 /// The values of a checked column.
-fn values_of(column: &Column) -> impl Iterator<Item = &[u8]> {
+pub(super) fn values_of(column: &Column) -> impl Iterator<Item = &[u8]> {
     (0..column.ends.len() / 4).filter_map(|index| contract::value_at(column, index))
 }
 
@@ -162,6 +173,10 @@ fn bound(bound: Option<&[u8]>, open: bool) -> Bound<&[u8]> {
     }
 }
 
-fn column(values: &record::Column) -> Column {
+pub(super) fn page_of(page: &state::Page) -> Page {
+    Page { keys: column(&page.names), values: column(&page.values), more: page.more }
+}
+
+pub(super) fn column(values: &record::Column) -> Column {
     Column { bytes: values.bytes().to_vec(), ends: packed::pack_u32s(values.ends()) }
 }

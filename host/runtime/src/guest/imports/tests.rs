@@ -9,6 +9,44 @@ fn start(state: SharedState) -> Box<dyn Guest> {
     engine().load_bytes("fixture", &module).unwrap().instantiate(&options(Limits::default()), state).unwrap()
 }
 
+/// With a broadcast input, broadcast state 4 and operator state 5 beside.
+fn start_broadcast(state: &SharedState) -> Box<dyn Guest> {
+    let states = ["eager", "lazy", "map", "list", "broadcast", "split"].map(|name| (name, name == "lazy")).to_vec();
+    let described = Described { states, broadcast: true, ..Described::default() };
+    let component = engine().load_bytes("fixture", &embedded(plain_module(&described), WIT)).unwrap();
+    component.instantiate(&options(Limits::default()), SharedState::clone(state)).unwrap()
+}
+
+#[test]
+fn state_of_no_key_is_asked_of_the_subtask() {
+    let (asked, state) = Asked::shared();
+    start_broadcast(&state).process(0, NOW, &batch(&[b"w"]), &[]).unwrap();
+    assert_eq!(
+        asked.lock().log,
+        [
+            "broadcast-put 4 [105, 116] [104, 117, 114, 116, 115]",
+            "broadcast-page 4 Range { lower: Unbounded, upper: Unbounded, reverse: false } 7",
+            "operator-replace 5 [[105, 116], [32, 104, 117, 114, 116, 115]]",
+            "operator-page 5 5 6",
+        ]
+    );
+}
+
+#[test]
+fn only_a_broadcast_inputs_record_writes_broadcast_state_and_it_has_no_keyed_state() {
+    let (asked, state) = Asked::shared();
+    let cases: [(u16, &[u8], &str); 3] = [
+        (1, b"w", "broadcast-put: broadcast state `broadcast` is written on behalf of a broadcast input's record only"),
+        (0, b"g", "value-get: this is a record of the broadcast input `in`"),
+        (0, b"k", "map-put: this is a record of the broadcast input `in`"),
+    ];
+    for (input, command, expected) in cases {
+        let error = start_broadcast(&state).process(input, NOW, &batch(&[command]), &[]).unwrap_err();
+        assert!(matches!(&error, CallError::Trap { at } if at.cause.contains(expected)), "{error}");
+    }
+    assert!(asked.lock().log.is_empty());
+}
+
 #[test]
 fn maps_and_lists_are_asked_of_the_subtask_with_bounds_and_columns() {
     let (asked, state) = Asked::shared();

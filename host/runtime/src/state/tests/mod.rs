@@ -3,6 +3,7 @@
 
 mod collection;
 mod conformance;
+mod elements;
 mod failure;
 mod freeze;
 mod memory;

@@ -1,16 +1,17 @@
-//! A call's maps and lists: what it wrote over what the state has.
+//! A call's maps and lists, those of no key among them: what it wrote over what the state has.
 //!
 //! Owns which of the two answers a read, and that a list's page runs on from the one into the other. Does not own the writes
 //! ([`super::overlay`]) nor the state.
 
 use std::collections::BTreeSet;
 
+use wasmill_core::key_group::KeyHash;
 use wasmill_core::record::{Column, OptionalColumn};
 
-use super::overlay::{MapWrites, Place};
+use super::overlay::{MapWrites, NO_SLOT, Place};
 use super::{CallState, failed};
 use crate::guest::{StateError, check_answer};
-use crate::state::{Error, KeyedState, PAGE_BYTES, PAGE_ENTRIES, Page, Range};
+use crate::state::{Error, KeyedState, NO_KEY, PAGE_BYTES, PAGE_ENTRIES, Page, Range};
 
 impl CallState {
     /// The entry that the call itself wrote or removed; `None`: the state must be asked.
@@ -27,8 +28,8 @@ impl CallState {
         if let Some(own) = self.own_entry((state, slot), name) {
             return Ok(own.map(<[u8]>::to_vec));
         }
-        let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
         let keyed = keyed(&mut self.keyed)?;
+        let (key, hash) = place(slot, (&self.keys, &self.hashes), keyed.no_key_hash());
         let value = keyed.map_get(usize::from(state), key, hash, name).map_err(failed)?;
         Ok(value.map(<[u8]>::to_vec))
     }
@@ -67,7 +68,8 @@ impl CallState {
         if range.is_empty() {
             return Ok(Page::default());
         }
-        let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
+        let none = self.keyed.as_ref().map_or(KeyHash(0), KeyedState::no_key_hash);
+        let (key, hash) = place(slot, (&self.keys, &self.hashes), none);
         let place = (usize::from(state), key, hash);
         match self.overlay.maps.get(&(state, slot)) {
             Some(own) if own.cleared => Page::of(own.range(range), range, limit).map_err(failed),
@@ -83,8 +85,9 @@ impl CallState {
         if cleared {
             return Ok((0, appended));
         }
-        let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
-        let stored = keyed(&mut self.keyed)?.list_length(usize::from(state), key, hash).map_err(failed)?;
+        let keyed = keyed(&mut self.keyed)?;
+        let (key, hash) = place(slot, (&self.keys, &self.hashes), keyed.no_key_hash());
+        let stored = keyed.list_length(usize::from(state), key, hash).map_err(failed)?;
         Ok((stored, appended))
     }
 
@@ -98,9 +101,9 @@ impl CallState {
         let (stored, _) = self.list_parts(state, slot)?;
         let mut page = Column::default();
         if start < stored {
-            let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
-            let place = (usize::from(state), key, hash);
-            page = keyed(&mut self.keyed)?.list_page(place, start, limit).map_err(failed)?;
+            let keyed = keyed(&mut self.keyed)?;
+            let (key, hash) = place(slot, (&self.keys, &self.hashes), keyed.no_key_hash());
+            page = keyed.list_page((usize::from(state), key, hash), start, limit).map_err(failed)?;
         }
         let next = start.saturating_add(page.len() as u64);
         let (Some(skip), Some(own)) = (next.checked_sub(stored), self.overlay.lists.get(&(state, slot))) else {
@@ -115,11 +118,18 @@ impl CallState {
         Ok(page)
     }
 
+    /// A page of what union state shows of all subtasks; `None`: it shows its own, as it was replaced.
+    pub(super) fn union_page(&self, state: u16, start: u64, limit: usize) -> Option<Column> {
+        let replaced = self.overlay.lists.get(&(state, NO_SLOT)).is_some_and(|own| own.cleared);
+        let keyed = self.keyed.as_ref().filter(|_| !replaced)?;
+        keyed.union_page(usize::from(state), start, limit)
+    }
+
     /// Reads at once what is needed to write to maps and lists.
     pub(super) fn load_written(&mut self) -> Result<(), Error> {
         let Some(keyed) = &mut self.keyed else { return Ok(()) };
-        let (keys, hashes) = (&self.keys, &self.hashes);
-        let of_slot = |slot: u32| (keys.get(slot as usize), hashes[slot as usize]);
+        let (keys, none) = ((&self.keys, &self.hashes[..]), keyed.no_key_hash());
+        let of_slot = |slot: u32| place(slot, keys, none);
         let maps = &self.overlay.maps;
         for state in maps.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
             let written = maps.iter().filter(|((of, _), own)| *of == state && !own.cleared);
@@ -139,8 +149,8 @@ impl CallState {
     pub(super) fn apply_collections(&mut self) -> Result<(), Error> {
         self.load_written()?;
         let Some(keyed) = &mut self.keyed else { return Ok(()) };
-        let (keys, hashes) = (&self.keys, &self.hashes);
-        let of_slot = |slot: u32| (keys.get(slot as usize), hashes[slot as usize]);
+        let (keys, none) = ((&self.keys, &self.hashes[..]), keyed.no_key_hash());
+        let of_slot = |slot: u32| place(slot, keys, none);
         for ((state, slot), own) in self.overlay.maps.drain() {
             let (state, (key, hash)) = (usize::from(state), of_slot(slot));
             if own.cleared {
@@ -157,6 +167,7 @@ impl CallState {
             let (state, (key, hash)) = (usize::from(state), of_slot(slot));
             if own.cleared {
                 keyed.list_clear(state, key, hash)?;
+                keyed.forget_union(state);
             }
             keyed.list_append(state, key, hash, own.appended)?;
         }
@@ -172,6 +183,11 @@ impl MapWrites {
     ) -> impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
         self.entries.range::<[u8], _>(range.bounds()).map(|(name, value)| (&**name, value.as_deref()))
     }
+}
+
+/// The key and hash of a slot; `none` is the hash of what belongs to no key.
+pub(super) fn place<'a>(slot: u32, (keys, hashes): (&'a Column, &[KeyHash]), none: KeyHash) -> (&'a [u8], KeyHash) {
+    if slot == NO_SLOT { (NO_KEY, none) } else { (keys.get(slot as usize), hashes[slot as usize]) }
 }
 
 fn keyed(keyed: &mut Option<KeyedState>) -> Result<&mut KeyedState, StateError> {

@@ -6,8 +6,8 @@
 use wasmill_core::checkpoint::counts::Tally;
 use wasmill_core::timer::TIMERS;
 
-use super::CallState;
-use super::overlay::Place;
+use super::overlay::{NO_SLOT, Place};
+use super::{CallState, collections};
 use crate::guest::contract::{CLEAR, Effects, SET};
 use crate::guest::packed;
 use crate::state::{Error, KeyedState};
@@ -79,15 +79,16 @@ impl CallState {
 
     fn name(&self, (setting, unit, would_be, most): (&'static str, &'static str, u64, u64), place: Place) -> Over {
         let (state, slot) = place;
-        Over { setting, unit, would_be, most, state, key: self.keys.get(slot as usize).to_vec() }
+        let key = if slot == NO_SLOT { Vec::new() } else { self.keys.get(slot as usize).to_vec() };
+        Over { setting, unit, would_be, most, state, key }
     }
 
     fn changes(&mut self, effects: &Effects) -> Result<Vec<Change>, Error> {
         let mut changes = Vec::new();
         self.load_written()?;
         let Some(keyed) = &mut self.keyed else { return Ok(changes) };
-        let keys = &self.keys;
-        let of_slot = |slot: u32| (keys.get(slot as usize), self.hashes[slot as usize]);
+        let (keys, none) = ((&self.keys, &self.hashes[..]), keyed.no_key_hash());
+        let of_slot = |slot: u32| collections::place(slot, keys, none);
         let mut value = |keyed: &mut KeyedState, place: Place, after: Option<u64>| -> Result<(), Error> {
             let (state, (key, hash)) = (usize::from(place.0), of_slot(place.1));
             let tally = |value: u64| Tally { entries: 1, bytes: key.len() as u64 + value };

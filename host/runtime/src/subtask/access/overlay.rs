@@ -15,6 +15,9 @@ const WRITE_BYTES: usize = 64;
 /// A state's index and a slot of the call.
 pub(super) type Place = (u16, u32);
 
+/// The slot of state that belongs to no key.
+pub(super) const NO_SLOT: u32 = u32::MAX;
+
 /// The writes of a call.
 #[derive(Debug)]
 pub(super) struct Overlay {
@@ -25,8 +28,8 @@ pub(super) struct Overlay {
     undo: Vec<Step>,
     bytes: usize,
     limit: usize,
-    /// On whose behalf is written now.
-    origin: u32,
+    /// On whose behalf is written now; `None`: nobody says.
+    origin: Option<u32>,
 }
 
 impl Default for Overlay {
@@ -38,7 +41,7 @@ impl Default for Overlay {
             undo: Vec::new(),
             bytes: 0,
             limit: LIMIT,
-            origin: 0,
+            origin: None,
         }
     }
 }
@@ -49,7 +52,7 @@ struct Step {
     undo: Undo,
     /// What it was counted for.
     bytes: usize,
-    origin: u32,
+    origin: Option<u32>,
 }
 
 /// What was written to the map of one key.
@@ -83,13 +86,13 @@ impl Overlay {
         self.limit = bytes;
     }
 
-    /// What is written from now on is written on behalf of `origin`.
-    pub(super) fn act_for(&mut self, origin: u32) {
+    /// What is written from now on is written on behalf of `origin`; `None`: of any.
+    pub(super) fn act_for(&mut self, origin: Option<u32>) {
         self.origin = origin;
     }
 
-    pub(super) fn wrote_for(&self, is_meant: impl Fn(u32) -> bool) -> bool {
-        self.undo.iter().any(|step| is_meant(step.origin))
+    pub(super) fn wrote_for(&self, origins: impl Iterator<Item = u32> + Clone) -> bool {
+        self.undo.iter().any(|step| origins.clone().any(|origin| step.origin.is_none_or(|own| own == origin)))
     }
 
     fn wrote(&mut self, undo: Undo, bytes: usize) {

@@ -31,9 +31,9 @@ fn rollback_undoes_what_was_written_since_the_mark_and_no_more() {
     call.value_set(0, 1, b"2".to_vec()).unwrap();
     call.value_clear(0, 0).unwrap();
     assert_eq!(call.value_get(0, 0).unwrap(), None);
-    assert!(call.wrote_for(|origin| origin == 1));
+    assert!(call.wrote_for([1].into_iter()));
     call.rollback(mark).unwrap();
-    assert!(call.wrote_for(|origin| origin == 0) && !call.wrote_for(|origin| origin == 1));
+    assert!(call.wrote_for([0].into_iter()) && !call.wrote_for([1].into_iter()));
     assert_eq!(call.value_get(0, 1).unwrap(), Some(b"1".to_vec()));
     assert!(call.rollback(mark + 1).is_err());
 }
@@ -72,14 +72,20 @@ fn an_origin_outside_the_call_is_the_guests_fault() {
     assert!(matches!(call().value_set(0, u32::MAX, Vec::new()), Err(StateError::Misuse(_))));
 }
 
-/// A call over a state with the value state 0, the map state 1 and the list state 2, all in RocksDB where the cache has no bytes.
+/// A call over a state with the value state 0, the map state 1, the list state 2, the broadcast state 3 and the operator state 4, all in RocksDB where the cache has no bytes.
 fn call_over_state(cache_bytes: usize) -> (tempfile::TempDir, CallState) {
     let root = tempfile::tempdir().unwrap();
     let state = |name: &str, kind| StateSpec { name: StateName::new(name).unwrap(), kind, version: 1 };
     let max_parallelism = MaxParallelism::new(16).unwrap();
     let options = Options {
         dir: root.path().join("state"),
-        states: vec![state("v", StateKind::Value), state("m", StateKind::Map), state("l", StateKind::List)],
+        states: vec![
+            state("v", StateKind::Value),
+            state("m", StateKind::Map),
+            state("l", StateKind::List),
+            state("b", StateKind::Broadcast),
+            state("s", StateKind::OperatorSplit),
+        ],
         range: KeyGroupRange::all(max_parallelism),
         max_parallelism,
         cache_bytes,
@@ -221,9 +227,9 @@ fn what_a_call_wrote_is_gone_when_it_is_discarded() {
     let (_root, mut call) = call_over_state(1 << 20);
     call.map_put(1, 0, b"a", b"1").unwrap();
     call.list_append(2, 0, &mut [&b"0"[..]].into_iter()).unwrap();
-    assert!(call.wrote_for(|_| true));
+    assert!(call.wrote_for(0..9));
     call.discard();
-    assert!(!call.wrote_for(|_| true));
+    assert!(!call.wrote_for(0..9));
     assert_eq!((all_entries(&mut call), call.list_length(2, 0).unwrap()), (Vec::new(), 0));
 }
 
@@ -303,6 +309,44 @@ fn state_of_a_key_is_held_to_its_bytes_whatever_its_kind() {
     }
 }
 
+/// All entries of the broadcast state, and all elements of the operator state.
+fn unkeyed(call: &mut CallState) -> (Entries, Vec<Vec<u8>>) {
+    let page = call.broadcast_page(3, Range::ALL, 100).unwrap();
+    let entries = page.names.iter().zip(page.values.iter()).map(|(name, value)| (name.to_vec(), value.to_vec()));
+    let elements = call.operator_page(4, 0, 100).unwrap();
+    (entries.collect(), elements.iter().map(<[u8]>::to_vec).collect())
+}
+
+#[test]
+fn what_belongs_to_no_key_is_seen_at_once_undone_to_the_mark_and_real_once_applied() {
+    let entry = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
+    for cache_bytes in [0, 1 << 20] {
+        let (root, mut call) = call_over_state(cache_bytes);
+        call.broadcast_put(3, b"a", b"1").unwrap();
+        call.broadcast_put(3, b"b", b"1").unwrap();
+        call.operator_replace(4, &mut [&b"x"[..], b"y"].into_iter()).unwrap();
+        // The keyed map under the empty key is another one.
+        call.map_put(1, 0, b"a", b"keyed").unwrap();
+        applied(&root, &mut call, 1);
+        call.broadcast_put(3, b"a", b"2").unwrap();
+        let mark = call.mark();
+        call.broadcast_remove(3, b"b").unwrap();
+        call.operator_replace(4, &mut [&b"z"[..]].into_iter()).unwrap();
+        assert_eq!(call.broadcast_get(3, b"b").unwrap(), None);
+        assert_eq!(unkeyed(&mut call), (vec![entry(b"a", b"2")], vec![b"z".to_vec()]));
+        call.rollback(mark).unwrap();
+        assert_eq!(call.broadcast_get(3, b"b").unwrap(), Some(b"1".to_vec()));
+        let both = vec![entry(b"a", b"2"), entry(b"b", b"1")];
+        let elements = vec![b"x".to_vec(), b"y".to_vec()];
+        assert_eq!(unkeyed(&mut call), (both, elements.clone()));
+        call.discard();
+        assert_eq!(unkeyed(&mut call), (vec![entry(b"a", b"1"), entry(b"b", b"1")], elements));
+        call.operator_replace(4, &mut std::iter::empty()).unwrap();
+        applied(&root, &mut call, 2);
+        assert_eq!(unkeyed(&mut call).1, Vec::<Vec<u8>>::new());
+    }
+}
+
 #[test]
 fn entries_of_a_subtask_are_counted_over_its_states_and_timers_are_none() {
     let (root, mut call) = call_over_state(0);
@@ -322,4 +366,11 @@ fn entries_of_a_subtask_are_counted_over_its_states_and_timers_are_none() {
     assert_eq!(over(&mut call), Some(("limits.state-entries", 0, b"b".to_vec(), 5)));
     call.list_clear(2, 0).unwrap();
     assert_eq!(over(&mut call), None);
+}
+
+#[test]
+fn what_belongs_to_no_key_may_have_been_written_for_any_record_that_is_rejected() {
+    let (_root, mut call) = call_over_state(0);
+    call.operator_replace(4, &mut [&b"x"[..]].into_iter()).unwrap();
+    assert!(call.wrote_for([7].into_iter()) && !call.wrote_for(std::iter::empty()));
 }

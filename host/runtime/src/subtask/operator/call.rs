@@ -112,9 +112,7 @@ impl OperatorSubtask {
 
     fn take(&mut self, call: &mut CallState, effects: Effects) -> Result<Outcome, Fault> {
         let rejects = &effects.rejects;
-        if !rejects.origins.is_empty()
-            && call.wrote_for(|origin| packed::u32s(&rejects.origins).any(|rejected| rejected == origin))
-        {
+        if !rejects.origins.is_empty() && call.wrote_for(packed::u32s(&rejects.origins)) {
             let origins = packed::u32s(&rejects.origins).map(|origin| origin as usize).collect();
             return Ok(Outcome::Unclean { origins, reasons: effects.rejects.reasons });
         }
@@ -134,7 +132,8 @@ impl OperatorSubtask {
 
     /// Loads the eager state and makes the call. The batch's keys stay lent to the call. The inner error is the call's own.
     fn guest_call(&mut self, watermark: Timestamp) -> Result<Result<Effects, CallError>, Fault> {
-        let now = Now { watermark: watermark.as_millis(), processing_time: self.context.clock.now().as_millis() };
+        let processing_time = self.stamp.map_or_else(|| self.context.clock.now(), |stamp| stamp.processing_time);
+        let now = Now { watermark: watermark.as_millis(), processing_time: processing_time.as_millis() };
         let eager = &mut self.eager[usize::from(self.input)];
         {
             let mut call = self.call.lock();

@@ -7,6 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
+use wasmill_core::contract::Port;
 use wasmill_core::fault::{Fault, FaultKind};
 
 use super::call::Outcome;
@@ -161,12 +162,16 @@ impl OperatorSubtask {
         match self.policy() {
             OnFailure::Fail => {
                 let what = if reason == DropReason::Rejected { "was rejected" } else { "failed" };
-                let way_out = if self.is_broadcast() {
-                    "no subtask may leave out a record of a broadcast input, or they would differ"
-                } else {
-                    "set on-failure = \"drop\" or \"dead-letter\" to go on without such records"
+                let inputs = &self.options.contract.inputs;
+                let fault = match inputs.get(usize::from(self.input)).filter(|port| port.broadcast) {
+                    Some(Port { name, .. }) => format!(
+                        "{record} of the broadcast input `{name}` {what}: {message}; no subtask may leave out a record of a broadcast input, or they would differ"
+                    ),
+                    None => format!(
+                        "{record} {what}: {message}; set on-failure = \"drop\" or \"dead-letter\" to go on without such records"
+                    ),
                 };
-                return Err(Fault::new(FaultKind::Guest, format_args!("{record} {what}: {message}; {way_out}")));
+                return Err(Fault::new(FaultKind::Guest, fault));
             }
             OnFailure::Drop => {
                 self.context.meter.dropped(reason, 1);
@@ -219,7 +224,7 @@ impl OperatorSubtask {
     }
 
     fn is_broadcast(&self) -> bool {
-        self.options.contract.inputs.get(usize::from(self.input)).is_some_and(|port| port.broadcast)
+        self.options.contract.is_broadcast(self.input)
     }
 }
 

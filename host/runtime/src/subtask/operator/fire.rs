@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use wasmill_core::contract::RIDES_WITH_TIMERS;
 use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::key_group::KeyHash;
 use wasmill_core::time::Timestamp;
@@ -97,12 +98,15 @@ impl OperatorSubtask {
     /// Fires all timers of a domain that are due by `until`, and those that they set in turn.
     fn fire(&mut self, domain: Domain, until: Timestamp) -> Result<(), Fault> {
         let mut advance = Advance { domain, until, rearms: HashMap::new() };
+        // No input's rules hold for timers.
+        let input = std::mem::replace(&mut self.input, RIDES_WITH_TIMERS);
         loop {
             let due = match &mut self.call.lock().keyed {
                 Some(keyed) => keyed.take_timers(domain, until, self.options.batch_records).map_err(fault_of_state)?,
                 None => Vec::new(),
             };
             if due.is_empty() {
+                self.input = input;
                 return Ok(());
             }
             self.round(&due, &mut advance).map_err(|fault| self.here(fault))?;
@@ -210,7 +214,7 @@ impl OperatorSubtask {
         advance: &mut Advance,
     ) -> Result<Fired, Fault> {
         let rejects = &effects.rejects;
-        if call.wrote_for(|origin| packed::u32s(&rejects.origins).any(|rejected| rejected == origin)) {
+        if call.wrote_for(packed::u32s(&rejects.origins)) {
             return Ok(Fired::Unclean(rejects.reasons.first().cloned().unwrap_or_default()));
         }
         if let Some(error) = self.over_limit("fire", call, effects)? {

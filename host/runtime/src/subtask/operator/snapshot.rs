@@ -51,6 +51,7 @@ impl OperatorSubtask {
             state: None,
             splits: Vec::new(),
             watermark: self.gate.watermark(),
+            merged_watermark: (!self.options.merged_late.is_empty()).then_some(self.merged),
             commits: Vec::new(),
             in_flight: Vec::new(),
             durations: Durations { align_us: micros(alignment), ..Durations::default() },

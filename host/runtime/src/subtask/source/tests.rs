@@ -126,6 +126,7 @@ impl Bench {
                 Element::Idle => "idle".to_owned(),
                 Element::Active => "active".to_owned(),
                 Element::Barrier(_) => "barrier".to_owned(),
+                Element::Merged { .. } => "merged".to_owned(),
             });
         }
         sent
