@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 KILLS ?= 30
 ENV := . scripts/env;
 
-.PHONY: help setup build guests lint test demo example kill-test test-hostile bench-count bench-state clean
+.PHONY: help setup build guests lint test demo example cases kill-test test-hostile bench-count bench-state clean
 
 help: ## Show this list
 	@printf 'wasmill: stateful stream operators as WebAssembly components\n\n'
@@ -58,6 +58,10 @@ example: build guests ## Run an example and show what comes out: make example NA
 	  sink=$$folder/run/$$(basename $$expected .jsonl); say $$sink; \
 	  if [ -d $$sink ]; then find $$sink -type f -not -path '*/.*' | sort | xargs cat; fi; \
 	done
+
+cases: build guests ## Run the cases of docs/cases.md, faults that such systems have had, and tell how many hold
+	@scripts/setup python
+	@$(ENV) scripts/cases "$${wasmill_packages[@]}"
 
 kill-test: build guests ## Kill a running job KILLS=30 times at parallelism 1, 2 and 4 and compare its output
 	@$(ENV) WASMILL_KILLS=$(KILLS) cargo test "$${wasmill_packages[@]}" --test kill -- --nocapture

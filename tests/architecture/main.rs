@@ -2,6 +2,7 @@
 //!
 //! Each rule is tried twice: on the tree, where it must find nothing, and on planted faults, which it must find.
 
+mod cases;
 mod path;
 mod rules;
 mod source;
@@ -196,6 +197,21 @@ fn a_records_path_with_a_wrong_name_is_seen() {
     assert_eq!(check("**route**: `host/core/src/key_group.rs`").len(), 1);
     assert_eq!(check("**route** asks someone").len(), 1);
     assert_eq!(path::check("# A\n## Other\n", &tree).len(), 1);
+}
+
+#[test]
+fn the_table_of_cases_names_the_tests_that_hold_them() {
+    let text = std::fs::read_to_string(source::root().join("docs/cases.md")).unwrap();
+    assert_clean(&cases::check(&text, &Tree::load()));
+    let tree = Tree::of(vec![Source::parse("tests/a.rs", "fn w1_holds() {} fn u8_of() {}").unwrap()]);
+    let table = |rows: &str| cases::check(&format!("| case | what holds | held by |\n|---|---|---|\n{rows}"), &tree);
+    let row = "| W1 | It holds | `tests/a.rs` `w1_holds` |\n";
+    assert_clean(&table(&format!("{row}| W2 | More | no test yet |\n")));
+    assert_eq!(table(&format!("{row}{row}")).len(), 2, "twice");
+    assert_eq!(table("| W1 | It holds | `tests/b.rs` `w1_holds` |\n").len(), 1, "another file");
+    assert_eq!(table("| W2 | More | no test yet |\n").len(), 1, "no row for a test");
+    assert_eq!(table(&format!("{row}| W2 | More | `tests/a.rs` `w2_holds` |\n")).len(), 1, "no such test");
+    assert_eq!(table("").len(), 1, "no table");
 }
 
 #[test]
