@@ -68,6 +68,11 @@ impl Queue {
         number
     }
 
+    /// The number that the next one gets.
+    pub(crate) fn next(self) -> u64 {
+        self.next
+    }
+
     /// So many are kept no longer.
     pub(crate) fn leave(&mut self, count: u64) {
         self.kept = self.kept.saturating_sub(count);

@@ -45,15 +45,23 @@ impl OnTimer for Near {
 #[operator(key = String, input("left"), input("right"), timers)]
 struct Together {
     join: WindowJoin<u32, u32>,
+    #[config(default = 0)]
+    lateness: u64,
 }
 
-const WINDOWS: Sliding = Sliding::of(Duration::from_millis(20), Duration::from_millis(10));
+impl Together {
+    fn windows(&self) -> Sliding {
+        let millis = Duration::from_millis;
+        Sliding::of(millis(20), millis(10)).lateness(millis(self.lateness))
+    }
+}
 
 impl Process for Together {
     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result {
+        let windows = self.windows();
         let _ = match record.input() {
-            0 => self.join.left(ctx, &WINDOWS, record.value()?)?,
-            _ => self.join.right(ctx, &WINDOWS, record.value()?)?,
+            0 => self.join.left(ctx, &windows, record.value()?)?,
+            _ => self.join.right(ctx, &windows, record.value()?)?,
         };
         Ok(())
     }
@@ -61,7 +69,8 @@ impl Process for Together {
 
 impl OnTimer for Together {
     fn fire(&mut self, timer: Timer<'_>, ctx: &mut Context<'_>) -> Result {
-        self.join.fire(ctx, &timer, |ctx, window, left, right| ctx.emit(&(window.start, left, right)))
+        let windows = self.windows();
+        self.join.fire(ctx, &windows, &timer, |ctx, window, left, right| ctx.emit(&(window.start, left, right)))
     }
 }
 
@@ -147,10 +156,71 @@ proptest! {
         let mut emits = test.process(records.into_iter().map(|(input, ..)| input)).unwrap();
         emits.extend(test.end_of_input().unwrap());
         prop_assert_eq!(sorted::<(i64, u32, u32)>(&emits), expected);
-        for state in ["join.left", "join.right", "join.queue"] {
+        for state in WINDOW_JOIN {
             prop_assert_eq!(test.row_count(state).unwrap(), 0, "{}", state);
         }
         prop_assert_eq!(test.timer_count(), 0);
+    }
+
+    #[test]
+    fn a_window_join_shows_each_pair_within_the_lateness_once_and_leaves_nothing(
+        steps in steps(),
+        lateness in 0..40i64,
+        size in prop_oneof![Just(1usize), Just(7), Just(1_024)],
+        renewed in any::<bool>(),
+    ) {
+        // With watermarks close behind, many come late; those within the lateness count.
+        let mut records = records(&steps);
+        let mut watermark = i64::MIN;
+        let mut newest = i64::MIN;
+        let mut kept = Vec::new();
+        for (input, right, key, time, number) in &mut records {
+            for start in [time.div_euclid(10) * 10 - 10, time.div_euclid(10) * 10] {
+                if watermark < start + 19 + lateness {
+                    kept.push((start, *right, *key, *number));
+                }
+            }
+            newest = newest.max(*time);
+            watermark = watermark.max(newest - 2);
+            *input = input.clone().then_watermark(at(watermark));
+        }
+        let mut expected = Vec::new();
+        for (start, _, key, left) in kept.iter().filter(|(_, right, ..)| !right) {
+            let same = kept.iter().filter(|(other, right, other_key, _)| *right && other == start && other_key == key);
+            expected.extend(same.map(|(.., right)| (*start, *left, *right)));
+        }
+        expected.sort_unstable();
+        let mut test = Harness::<Together>::new(&format!(r#"{{"lateness":{lateness}}}"#)).unwrap().batches_of(size);
+        let inputs: Vec<Input> = records.into_iter().map(|(input, ..)| input).collect();
+        let (first, second) = inputs.split_at(inputs.len() / 2);
+        let mut emits = test.process(first.iter().cloned()).unwrap();
+        if renewed {
+            test.renew().unwrap();
+        }
+        emits.extend(test.process(second.iter().cloned()).unwrap());
+        emits.extend(test.end_of_input().unwrap());
+        prop_assert_eq!(sorted::<(i64, u32, u32)>(&emits), expected);
+        for state in WINDOW_JOIN {
+            prop_assert_eq!(test.row_count(state).unwrap(), 0, "{}", state);
+        }
+        prop_assert_eq!(test.timer_count(), 0);
+    }
+}
+
+const WINDOW_JOIN: [&str; 4] = ["join.left", "join.right", "join.queue", "join.fired"];
+
+#[test]
+fn a_window_of_a_join_goes_in_its_time_when_a_version_changed_the_lateness() {
+    for (before, after) in [(10, 60), (60, 10), (60, 0)] {
+        let config = |lateness: i64| format!(r#"{{"lateness":{lateness}}}"#);
+        let mut test = Harness::<Together>::new(&config(before)).unwrap();
+        test.process([Input::new(&1).key("k").at(at(5)), Input::new(&2).key("k").at(at(5)).on(1)]).unwrap();
+        test.advance_watermark(at(19)).unwrap();
+        test.reconfigure(&config(after)).unwrap();
+        test.advance_watermark(at(80)).unwrap();
+        for state in WINDOW_JOIN {
+            assert_eq!(test.row_count(state).unwrap(), 0, "{before} to {after}: {state}");
+        }
     }
 }
 

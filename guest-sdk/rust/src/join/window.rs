@@ -1,6 +1,7 @@
 //! Joins records that lie in one window.
 //!
-//! Owns the records of both sides until their window fires. There is no lateness: a window that has fired is gone.
+//! Owns the records of both sides until their window is dropped, and which pairs of it were shown already. Windows fire and are
+//! dropped as those of aggregates are.
 
 use crate::bindings::wasmill::operator::types::StateDescriptor;
 use crate::context::Context;
@@ -15,7 +16,8 @@ use crate::window::{Assign, Window};
 type Place = (Timestamp, Timestamp, u64);
 
 /// Pairs of records of one key from two inputs, `L` on the left and `R` on the right, that lie in one window: each with each,
-/// when the window fires. A window's lateness does not count.
+/// when the window fires. A record that comes within the lateness is paired with those that the window has, at the next advance of
+/// the watermark; no pair is shown twice.
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,7 +46,7 @@ type Place = (Timestamp, Timestamp, u64);
 ///
 /// impl OnTimer for Meet {
 ///     fn fire(&mut self, timer: Timer<'_>, ctx: &mut Context<'_>) -> Result {
-///         self.join.fire(ctx, &timer, |ctx, window, bid, ask| ctx.emit(&(window.start, bid, ask)))
+///         self.join.fire(ctx, &MINUTES, &timer, |ctx, window, bid, ask| ctx.emit(&(window.start, bid, ask)))
 ///     }
 /// }
 ///
@@ -58,7 +60,10 @@ pub struct WindowJoin<L, R> {
     left: Map<Place, L>,
     right: Map<Place, R>,
     queue: Value<Queue>,
+    /// Windows by their end that have fired and are kept for late records, and the number from which on theirs were not paired.
+    fired: Map<Timestamp, u64>,
     tag: u32,
+    drop_tag: u32,
 }
 
 impl<L: Stored, R: Stored> WindowJoin<L, R> {
@@ -78,42 +83,94 @@ impl<L: Stored, R: Stored> WindowJoin<L, R> {
         keep(&mut self.right, &mut self.queue, ctx, windows, &value, self.tag)
     }
 
-    /// Calls `pair` for each pair of the window that the timer fires, in the order in which the left and then the right ones
-    /// came, and forgets the window. A timer of another is left alone. The window's right side is held in memory.
+    /// Calls `pair` for each pair of the window that the timer fires and that was not shown before, in the order in which the left
+    /// and then the right ones came, and forgets the windows whose lateness is over. A timer of another is left alone. The
+    /// window's right side is held in memory.
     ///
     /// # Errors
     /// What `pair` says; else as [`WindowJoin::left`].
     pub fn fire(
         &mut self,
         ctx: &mut Context<'_>,
+        windows: &impl Assign,
         timer: &Timer<'_>,
+        pair: impl FnMut(&mut Context<'_>, Window, &L, &R) -> Result,
+    ) -> Result {
+        if timer.domain() != Domain::Event {
+            Ok(())
+        } else if timer.tag() == self.tag {
+            self.show(ctx, windows, timer.time(), pair)
+        } else if timer.tag() == self.drop_tag {
+            self.drop_fired(ctx, windows, timer.time())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Shows the window whose last time is `last`.
+    fn show(
+        &mut self,
+        ctx: &mut Context<'_>,
+        windows: &impl Assign,
+        last: Timestamp,
         mut pair: impl FnMut(&mut Context<'_>, Window, &L, &R) -> Result,
     ) -> Result {
-        if timer.domain() != Domain::Event || timer.tag() != self.tag {
-            return Ok(());
-        }
-        let end = Timestamp::from_millis(timer.time().as_millis() + 1);
+        let end = Timestamp::from_millis(last.as_millis() + 1);
+        let new = self.fired.get(ctx, &end)?.unwrap_or_default();
         let right = self.right.collect(ctx, self.right.prefix(&end))?;
-        let mut gone = right.len() as u64;
         let mut walk = self.left.prefix(&end);
-        while let Some((place, left)) = self.left.next(ctx, &mut walk)? {
-            let window = Window { start: place.1, end };
-            for (_, right) in right.iter().filter(|(other, _)| other.1 == window.start) {
-                pair(ctx, window, &left, right)?;
+        while let Some(((_, start, number), left)) = self.left.next(ctx, &mut walk)? {
+            let of_window = right.iter().filter(|((_, other, _), _)| *other == start);
+            for (_, right) in of_window.filter(|((.., other), _)| number.max(*other) >= new) {
+                pair(ctx, Window { start, end }, &left, right)?;
             }
-            self.left.remove(ctx, &place)?;
-            gone += 1;
         }
-        for (place, _) in &right {
-            self.right.remove(ctx, place)?;
+        let dropped_at = last.plus(windows.lateness());
+        if dropped_at == last {
+            return self.forget(ctx, end);
         }
+        let order = self.queue.get(ctx)?.unwrap_or_default();
+        self.fired.insert(ctx, &end, order.next())?;
+        ctx.set_timer(dropped_at, self.drop_tag)
+    }
+
+    /// Forgets the windows that have fired and whose lateness is over, and sees to it that the next one is in its time, also where
+    /// the lateness has changed since it fired.
+    fn drop_fired(&mut self, ctx: &mut Context<'_>, windows: &impl Assign, now: Timestamp) -> Result {
+        let mut fired = self.fired.iter();
+        while let Some((end, _)) = self.fired.next(ctx, &mut fired)? {
+            let last = Timestamp::from_millis(end.as_millis() - 1);
+            let dropped_at = last.plus(windows.lateness());
+            if dropped_at > now {
+                return ctx.set_timer(dropped_at, self.drop_tag);
+            }
+            self.forget(ctx, end)?;
+        }
+        Ok(())
+    }
+
+    /// Removes all that is kept of the window that ends there.
+    fn forget(&mut self, ctx: &mut Context<'_>, end: Timestamp) -> Result {
+        let gone = remove(&mut self.left, ctx, end)? + remove(&mut self.right, ctx, end)?;
+        self.fired.remove(ctx, &end)?;
         let mut order = self.queue.get(ctx)?.unwrap_or_default();
         order.leave(gone);
         if order.is_empty() { self.queue.clear(ctx) } else { self.queue.set(ctx, order) }
     }
 }
 
-/// Keeps a record for each of its windows that has not fired.
+/// Removes a side of a window; how many records it was.
+fn remove<T: Stored>(side: &mut Map<Place, T>, ctx: &mut Context<'_>, end: Timestamp) -> Result<u64> {
+    let mut walk = side.prefix(&end);
+    let mut gone = 0;
+    while let Some((place, _)) = side.next(ctx, &mut walk)? {
+        side.remove(ctx, &place)?;
+        gone += 1;
+    }
+    Ok(gone)
+}
+
+/// Keeps a record for each of its windows that is not dropped.
 fn keep<T: Stored>(
     side: &mut Map<Place, T>,
     queue: &mut Value<Queue>,
@@ -123,9 +180,10 @@ fn keep<T: Stored>(
     tag: u32,
 ) -> Result<Arrival> {
     let mut found = Vec::new();
+    let (watermark, lateness) = (ctx.watermark(), windows.lateness());
     windows.each(ctx.record_time(), &mut |window| found.push(window));
     let assigned = found.len();
-    found.retain(|window| window.last() > ctx.watermark());
+    found.retain(|window| watermark < window.last().plus(lateness));
     if found.is_empty() {
         return Ok(if assigned > 0 { late() } else { Arrival::OnTime });
     }
@@ -139,14 +197,16 @@ fn keep<T: Stored>(
 }
 
 impl<L: Stored, R: Stored> Field for WindowJoin<L, R> {
-    const STATES: u16 = 3;
+    const STATES: u16 = 4;
 
     fn open(first: u16, name: &'static str) -> Self {
         Self {
             left: Field::open(first, name),
             right: Field::open(first + 1, name),
             queue: Field::open(first + 2, name),
+            fired: Field::open(first + 3, name),
             tag: tag(name, ""),
+            drop_tag: tag(name, ".drop"),
         }
     }
 
@@ -155,6 +215,7 @@ impl<L: Stored, R: Stored> Field for WindowJoin<L, R> {
             Map::<Place, L>::part("left", declaration),
             Map::<Place, R>::part("right", declaration),
             Value::<Queue>::part("queue", declaration),
+            Map::<Timestamp, u64>::part("fired", declaration),
         ]);
     }
 
@@ -162,5 +223,6 @@ impl<L: Stored, R: Stored> Field for WindowJoin<L, R> {
         visit(&mut self.left);
         visit(&mut self.right);
         visit(&mut self.queue);
+        visit(&mut self.fired);
     }
 }

@@ -52,7 +52,7 @@ impl OnTimer for Everything {
         }
         let _ = self.sessions.fire(ctx, &GAP, &timer)?;
         self.join.fire(ctx, NEAR, &timer)?;
-        self.window_join.fire(ctx, &timer, |_, _, _, _| Ok(()))?;
+        self.window_join.fire(ctx, &SECOND, &timer, |_, _, _, _| Ok(()))?;
         self.dedup.fire(ctx, Duration::from_secs(10), &timer)?;
         self.pattern.fire(ctx, Within::of(Duration::from_secs(10)), &timer, |_, _, _| Ok(()))
     }
@@ -114,6 +114,7 @@ fn states_of_a_part_are_named_after_its_field_and_timers_after_its_name() {
         "window-join.left",
         "window-join.right",
         "window-join.queue",
+        "window-join.fired",
         "dedup",
         "pattern.waiting",
         "pattern.queue",

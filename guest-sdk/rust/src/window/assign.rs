@@ -1,7 +1,6 @@
 //! Which windows a time lies in.
 //!
-//! Owns tumbling and sliding windows of one size. Windows of other shapes, such as the days of a time zone with summer time,
-//! implement [`Assign`].
+//! Owns tumbling and sliding windows of one size. Windows of other shapes implement [`Assign`], as the days of a time zone do.
 
 use std::time::Duration;
 

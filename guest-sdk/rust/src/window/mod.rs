@@ -4,6 +4,8 @@
 //! end−1 + lateness; a record is late where all its windows are dropped. Does not own aggregates: see [`crate::aggregate`].
 
 mod assign;
+#[cfg(feature = "time-zones")]
+mod calendar;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -15,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::time::Timestamp;
 
 pub use assign::{Assign, Sliding, Tumbling};
+#[cfg(feature = "time-zones")]
+pub use calendar::Calendar;
 pub use sessions::{Gap, Sessions};
 pub use windows::Windows;
 
