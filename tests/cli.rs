@@ -94,7 +94,8 @@ fn a_checked_pipeline_shows_its_plan_and_leaves_no_checkpoint() {
 
 #[test]
 fn an_import_that_was_not_granted_is_named_with_the_components_place() {
-    let job = Job::new(&flights().with("per_aircraft.wasm", "clock.wasm"));
+    let built = Harness::get().guest("per_aircraft").display().to_string();
+    let job = Job::new(&flights().with(&built, "clock.wasm"));
     let component = r#"(component (import "wasi:clocks/wall-clock@0.2.3" (instance)))"#;
     let file = job.folder().join("clock.wasm");
     std::fs::write(&file, wat::parse_str(component).expect("the text is right")).expect("it can be written");

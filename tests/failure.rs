@@ -225,7 +225,8 @@ fn headers_cross_between_operators_that_declare_them_and_stand_in_dead_letters()
         &["a:header who=me", "b:x", "c:header who=you", "c:header panic=now"],
     );
     job.run(&[]).expect_code(0);
-    let heard = job.output("again").records().filter(|record| record["headers"].is_array());
+    let again = job.output("again");
+    let heard = again.records().filter(|record| record["headers"].is_array());
     let mut heard: Vec<_> = heard.map(|record| format!("{} {}", record["key"], record["headers"])).collect();
     heard.sort();
     assert_eq!(heard, [r#""a" [["who","me"]]"#, r#""c" [["who","you"]]"#]);

@@ -55,8 +55,8 @@ fn line(t: i64, steps: &[&str], wm: Option<i64>) -> Value {
 
 /// What the guest told, in order.
 fn told(job: &Job) -> Vec<String> {
-    let told = job.output("out").records().map(|record| record["told"].as_str().unwrap_or_default().to_owned());
-    told.collect()
+    let output = job.output("out");
+    output.records().map(|record| record["told"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 /// What it tells of the lines with batches of several sizes, which must not matter.

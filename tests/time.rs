@@ -189,7 +189,8 @@ fn a_keys_timers_are_listed_as_they_were_before_the_call_and_the_one_that_fires_
         let lines = ["a:timer 5", "b:timer 9", "a:timer 3", "a:timers", "c:timers", "a:timer 4"];
         let job = probe::job(&probe::probe("watermark = \"none\"", &batch, ""), &lines);
         job.run(&[]).expect_code(0);
-        let told = job.output("out").records().filter(|record| record["timers"].is_array());
+        let output = job.output("out");
+        let told = output.records().filter(|record| record["timers"].is_array());
         let mut told: Vec<_> =
             told.map(|told| format!("{} {} {}", told["key"], told["fired"], told["timers"])).collect();
         told.sort();

@@ -50,7 +50,7 @@ mod tests {
     fn as_many_subtasks_keep_what_they_had_and_others_share_evenly_in_order() {
         assert_eq!(owns(&[3, 0, 1], 3), [0..3, 3..3, 3..4]);
         assert_eq!(owns(&[3, 1], 3), [0..1, 1..2, 2..4]);
-        assert_eq!(owns(&[1, 1, 2], 1), [0..4]);
+        assert_eq!(owns(&[1, 1, 2], 1), std::slice::from_ref(&(0..4)));
         assert_eq!(owns(&[2], 3), [0..0, 0..1, 1..2]);
         assert_eq!(owns(&[], 2), [0..0, 0..0]);
     }

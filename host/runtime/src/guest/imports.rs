@@ -285,7 +285,3 @@ fn optional_column(values: &record::OptionalColumn) -> OptionalColumn {
 pub(super) fn misuse(message: String) -> wasmtime::Error {
     StateError::Misuse(message).into()
 }
-
-fn unsupported<T>(import: &str) -> Result<T> {
-    Err(misuse(format!("not yet supported: {import}")))
-}

@@ -43,7 +43,7 @@ impl Data {
 
     pub(super) fn replace_operator(&mut self, state: u16, values: &Column) -> Result<()> {
         let import = "operator-replace";
-        check_column(import, "values", values, values.ends.len() / 4, self.limits.value_bytes)?;
+        check_column(import, "values", values, values.ends.len() / 4, self.limits.value())?;
         Ok(self.operator_state(import, state)?.operator_replace(state, &mut values_of(values))?)
     }
 

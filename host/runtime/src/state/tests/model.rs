@@ -116,7 +116,7 @@ impl Contents {
         assert_eq!(*counted, counts);
     }
 
-    /// Takes what is due from the state and from here: of each key the earliest, in rounds.
+    /// Takes what is due from the state and from here, in rounds.
     fn take_due(&mut self, until: i8, range: KeyGroupRange, state: &mut KeyedState) {
         loop {
             let own = |key: &[u8]| range.contains(KeyGroup::of(key, max()));
@@ -127,7 +127,11 @@ impl Contents {
             let due = state.take_timers(Domain::Event, timer(until, b"").time, usize::MAX).unwrap();
             let found = due.iter().map(|id| Timer::decode(id).unwrap());
             let found: BTreeMap<Vec<u8>, i8> = found.map(|t| (t.key.to_vec(), t.time.as_millis() as i8)).collect();
-            assert_eq!((found.len(), &found), (due.len(), &expected));
+            // Of each key its earliest, and none later than those that a further round takes.
+            assert_eq!((found.len(), found.is_empty()), (due.len(), expected.is_empty()));
+            assert!(found.iter().all(|(key, millis)| expected.get(key) == Some(millis)), "{found:?} of {expected:?}");
+            let left = expected.iter().filter(|(key, _)| !found.contains_key(*key)).map(|(_, millis)| millis).min();
+            assert!(left.is_none_or(|left| found.values().all(|millis| millis <= left)), "{found:?} before {left:?}");
             for (key, millis) in found {
                 self.timers.remove(&(millis, key));
             }
