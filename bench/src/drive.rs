@@ -129,13 +129,10 @@ pub fn built_component(name: &str) -> Result<std::path::PathBuf> {
 }
 
 fn open(contract: &OperatorContract, dir: &Path, budget: usize, clock: &SharedClock) -> Result<KeyedState> {
-    let specs = contract.states.iter();
     let options = Options {
         backend: StateBackend::Rocksdb,
         dir: dir.join("state"),
-        states: specs
-            .map(|state| StateSpec { name: state.name.clone(), kind: state.kind, version: state.version })
-            .collect(),
+        states: contract.states.iter().map(StateSpec::of).collect(),
         range: KeyGroupRange::all(MaxParallelism::DEFAULT),
         max_parallelism: MaxParallelism::DEFAULT,
         cache_bytes: budget,

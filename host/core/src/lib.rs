@@ -16,4 +16,5 @@ pub mod merge;
 pub mod record;
 pub mod time;
 pub mod timer;
+pub mod ttl;
 pub mod watermark;

@@ -112,6 +112,11 @@ pub enum Error {
     /// Time to live of nothing.
     #[error("state `{0}` has a TTL of 0 ms: its entries would never be readable; leave the TTL out or name a duration")]
     ZeroTtl(StateName),
+    /// Time to live that only a negative number can have become.
+    #[error(
+        "state `{0}` has a TTL of {1} ms, more than 2^63-1: was it a negative number? Leave the TTL out or name a duration"
+    )]
+    NegativeTtl(StateName, u64),
     /// Expired entries go to an output that does not exist.
     #[error(
         "state `{state}` sends expired entries to output {output}, and there are {outputs} outputs, counted from 0"
@@ -305,6 +310,9 @@ impl OperatorContract {
         }
         if ttl.milliseconds == 0 {
             return Err(Error::ZeroTtl(state.name.clone()));
+        }
+        if i64::try_from(ttl.milliseconds).is_err() {
+            return Err(Error::NegativeTtl(state.name.clone(), ttl.milliseconds));
         }
         match ttl.expired_output {
             Some(output) if usize::from(output) >= self.outputs.len() => {

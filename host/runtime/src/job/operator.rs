@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wasmill_core::contract::{OperatorContract, StateContract};
+use wasmill_core::contract::OperatorContract;
 use wasmill_core::fault::Fault;
 use wasmill_core::id::{Attempt, Parallelism, SubtaskId};
 use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
@@ -106,8 +106,7 @@ impl Seat<'_> {
 
 /// The states of a contract as the state's seam wants them.
 pub(super) fn specs(contract: &OperatorContract) -> Vec<StateSpec> {
-    let spec = |state: &StateContract| StateSpec { name: state.name.clone(), kind: state.kind, version: state.version };
-    contract.states.iter().map(spec).collect()
+    contract.states.iter().map(StateSpec::of).collect()
 }
 
 fn guest_limits(declared: &Declared) -> Limits {

@@ -172,6 +172,16 @@ impl Backend {
         Ok(self.get(state, row)?.is_some())
     }
 
+    /// Compacts all rows.
+    #[cfg(test)]
+    pub(super) fn compact(&self) {
+        match self {
+            Self::RocksDb(database) => database.compact(),
+            // Rows in memory are what they are.
+            Self::Memory(_) => {}
+        }
+    }
+
     /// The rows of a state within `span`.
     pub(super) fn cursor(&self, state: usize, span: &Span<'_>) -> Result<RowCursor<'_>, Error> {
         match self {
@@ -214,7 +224,7 @@ impl Backend {
     }
 
     /// Writes a layer's entries, in the order of their rows.
-    pub(super) fn write_layer(&self, layer: &Layer, versions: &[u32]) -> Result<(), Error> {
+    pub(super) fn write_layer(&self, layer: &Layer, forms: &[row::Form]) -> Result<(), Error> {
         let mut writes = self.writes();
         let (mut key, mut value) = (Vec::new(), Vec::new());
         for entry in layer.sorted() {
@@ -224,7 +234,7 @@ impl Backend {
             match entry.value {
                 Some(bytes) => {
                     value.clear();
-                    row::encode_value(versions[state], bytes, &mut value);
+                    forms[state].encode(bytes, &mut value);
                     writes.put(state, &key, &value)?;
                 }
                 None => writes.delete(state, &key)?,

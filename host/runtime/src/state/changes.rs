@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 
-use wasmill_core::checkpoint::counts::Tally;
 use wasmill_core::key_group::KeyGroup;
 
-use super::row;
+use super::row::{self, Head};
 
 /// Bytes of memory that an allocation shared between a run and its changes costs beside what it holds.
 pub(super) const SHARED_BYTES: usize = 2 * size_of::<usize>();
@@ -29,7 +28,7 @@ pub(super) struct KeyChanges {
     /// All rows that RocksDB has of it go first.
     pub(super) cleared: bool,
     /// How many entries it has afterwards.
-    pub(super) head: Tally,
+    pub(super) head: Head,
     pub(super) entries: Vec<Change>,
 }
 
@@ -54,12 +53,12 @@ impl Changes {
     pub(super) fn begin(&mut self, state: u16, group: KeyGroup, key: Arc<[u8]>) -> u32 {
         self.bytes += size_of::<KeyChanges>() + key.len();
         let cleared = false;
-        self.keys.push(KeyChanges { state, group, key, cleared, head: Tally::default(), entries: Vec::new() });
+        self.keys.push(KeyChanges { state, group, key, cleared, head: Head::default(), entries: Vec::new() });
         (self.keys.len() - 1) as u32
     }
 
     /// Says how many entries the key at `at` has now.
-    pub(super) fn set_head(&mut self, at: u32, head: Tally) {
+    pub(super) fn set_head(&mut self, at: u32, head: Head) {
         self.keys[at as usize].head = head;
     }
 
@@ -85,7 +84,7 @@ impl Changes {
         let key = &mut self.keys[at as usize];
         self.bytes -= key.entries.iter().map(Change::bytes).sum::<usize>();
         key.entries.clear();
-        key.head = Tally::default();
+        key.head = Head::default();
         key.cleared |= stored;
     }
 

@@ -4,15 +4,17 @@
 //! nor what makes a list of it ([`super::list`]).
 
 use wasmill_core::checkpoint::counts::Tally;
-use wasmill_core::contract::StateKind;
+use wasmill_core::contract::{StateKind, Ttl};
 use wasmill_core::key_group::KeyHash;
+use wasmill_core::ttl::Stamp;
 
 use super::backend::{Entries, Rows};
 use super::changes::Changes;
 use super::error::Error;
 use super::keyed::{KeyedState, MAX_PIECE};
+use super::lifetime::{Sight, restamped, split, stamped};
 use super::row;
-use super::run::{Known, Name, Value};
+use super::run::{Known, Name, Run, Value};
 use super::runs::RunIndex;
 use super::scan::{Cursor, Merged, Page, Range, Walk};
 
@@ -43,7 +45,8 @@ impl KeyedState {
         }
         let group = self.group(hash)?;
         let empty = self.runs.is_complete() || self.has_none(state, group);
-        Ok(self.runs.make((id, hash), group, key, empty))
+        let stamp = self.rows.states[state].stamp_bytes() as u8;
+        Ok(self.runs.make(((id, stamp), hash), group, key, empty))
     }
 
     /// Forgets runs while a call goes on that reads more than there is room for. No [`RunIndex`] is valid afterwards.
@@ -112,7 +115,10 @@ impl KeyedState {
                     self.runs.with(index, |run| run.learn_head(head.unwrap_or_default()));
                 }
                 Some(at) => {
-                    let value = row.as_deref().map(|row| self.rows.decode(state, row)).transpose()?;
+                    let value = match row {
+                        Some(row) => Some(self.rows.decode(state, row, &mut self.stored)?),
+                        None => None,
+                    };
                     self.runs.with(index, |run| run.learn(&key[at..], value));
                 }
             }
@@ -123,12 +129,16 @@ impl KeyedState {
     /// Writes an entry of which it is known what it was.
     pub(super) fn write_entry(&mut self, index: RunIndex, name: &Name, value: Option<Value>) -> Result<(), Error> {
         let run = self.runs.get(index);
-        let before = match run.get(name) {
-            Known::Value(value) => Some(value.len()),
-            Known::Absent => None,
+        let (before, stamp) = match run.get(name) {
+            Known::Value(stored) => (Some(stored.len()), split(stored).0),
+            Known::Absent => (None, Stamp::UNKNOWN),
             Known::Unknown => return Err(self.misuse("an entry that was fetched is not in the cache".to_owned())),
         };
         let (state, size) = (usize::from(run.state), value.as_ref().map_or(0, |value| value.len()));
+        let value = match (self.ttl(state), value) {
+            (Some(ttl), Some(value)) if before.is_some() => Some(restamped(&ttl, stamp, value)),
+            (_, value) => value,
+        };
         if name.len() > MAX_PIECE || size > MAX_PIECE {
             return Err(self.too_large(state, name.len().max(size)));
         }
@@ -136,6 +146,18 @@ impl KeyedState {
             self.replace_entry(index, name, before, value);
         }
         Ok(())
+    }
+
+    /// Stamps an entry that is known anew, if it is alive.
+    pub(super) fn touch_entry(&mut self, index: RunIndex, name: &Name, ttl: &Ttl, stamp: Stamp) -> Result<(), Error> {
+        let Known::Value(stored) = self.runs.get(index).get(name) else { return Ok(()) };
+        let (before, value) = split(stored);
+        let later = ttl.restamped(before, stamp);
+        if later == before || !self.lifetimes.judge(*ttl).is_alive(before) {
+            return Ok(());
+        }
+        let stored = stamped(later, value);
+        self.write_entry(index, name, Some(stored))
     }
 
     /// Writes an entry that had a value of `before` bytes, or none.
@@ -178,10 +200,14 @@ impl KeyedState {
         let reverse = range.reverse;
         let newer = Walk::new(newer, reverse);
         let run = self.runs.get(index);
+        let sight = match self.sight(usize::from(run.state)) {
+            Sight::Judged(_) if self.rows.states[usize::from(run.state)].kind == StateKind::List => Sight::Stamped,
+            sight => sight,
+        };
         let ours = Walk::new(run.range(range.bounds()), reverse);
         if all_in_memory || run.is_complete() {
             self.gauges.hits += 1;
-            return page.fill(Merged::new(newer, ours, reverse), limit);
+            return page.fill(Merged::new(newer, ours, reverse), limit, sight);
         }
         self.gauges.misses += 1;
         self.row_key.clear();
@@ -189,7 +215,7 @@ impl KeyedState {
         let (state, head) = (usize::from(run.state), &self.row_key);
         let entries = Entries { state, head, range, spec: &self.rows.states[state] };
         let stored = self.rows.backend.entries(&entries)?;
-        page.fill(Merged::new(newer, Merged::new(ours, stored, reverse), reverse), limit)
+        page.fill(Merged::new(newer, Merged::new(ours, stored, reverse), reverse), limit, sight)
     }
 
     /// Whether a run has little enough to be read whole.
@@ -200,18 +226,25 @@ impl KeyedState {
 
     /// Reads all entries of a key into its run.
     pub(super) fn load_all(&mut self, index: RunIndex) -> Result<(), Error> {
+        self.load(index, Range::ALL, usize::MAX)?;
+        self.runs.with(index, Run::learned_all);
+        Ok(())
+    }
+
+    /// Reads the first `limit` entries of a range into the run.
+    pub(super) fn load(&mut self, index: RunIndex, range: Range<'_>, limit: usize) -> Result<(), Error> {
         let run = self.runs.get(index);
         self.row_key.clear();
         row::encode_key(run.group, &run.key, &mut self.row_key);
         let (state, head) = (usize::from(run.state), &self.row_key);
-        let entries = Entries { state, head, range: Range::ALL, spec: &self.rows.states[state] };
+        let entries = Entries { state, head, range, spec: &self.rows.states[state] };
         let mut stored = self.rows.backend.entries(&entries)?;
         self.runs.with(index, |run| {
-            while let Some((name, value)) = stored.entry() {
+            for _ in 0..limit {
+                let Some((name, value)) = stored.entry() else { break };
                 run.learn(name, value);
                 stored.advance()?;
             }
-            run.learned_all();
             Ok(())
         })
     }

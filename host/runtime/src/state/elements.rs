@@ -18,7 +18,7 @@ use super::error::Error;
 use super::keyed::KeyedState;
 use super::run::Value;
 use super::scan::{PAGE_BYTES, PAGE_ENTRIES};
-use super::{SharedMemory, StateSpec, row};
+use super::{SharedMemory, StateSpec, lifetime, row};
 
 /// The key under which state without keys lies: the empty one of the first of the subtask's key groups.
 pub const NO_KEY: &[u8] = b"";
@@ -55,11 +55,14 @@ fn column(backend: &Backend, family: usize, spec: &StateSpec) -> Result<Column, 
     let mut column = Column::default();
     backend.scan(family, ALL_GROUPS, |key, value| {
         if !row::is_head(value) {
-            let (version, value) = row::decode_value(value).map_err(|reason| backend.bad_row(family, key, reason))?;
-            if version != spec.version {
-                return Err(backend.other_version(spec, version));
+            let bad = |reason| backend.bad_row(family, key, reason);
+            let found = row::decode_value(value).map_err(bad)?;
+            if found.version != spec.version {
+                return Err(backend.other_version(spec, found.version));
             }
-            column.push(value);
+            let mut stored = Vec::new();
+            let at = lifetime::find(found.entry, None, value.len(), &mut stored).map_err(bad)?;
+            column.push(at.map_or(&stored[..], |at| &value[at..]));
         }
         Ok(())
     })?;

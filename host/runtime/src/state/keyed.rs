@@ -1,36 +1,39 @@
-//! Keyed state as the subtask uses it: value state, and for all kinds maintain and freeze.
+//! Keyed state as the subtask uses it, for all kinds: open, maintain and freeze.
 //!
 //! Owns that every access is checked (declared state, own key group), that counts are exact, and when a layer is frozen or
-//! waited for. Does not own layers, the thread or rows, nor the operations on maps ([`super::map`]) and lists ([`super::list`]).
+//! waited for. Does not own layers, the thread or rows, nor the operations on values ([`super::value`]), maps ([`super::map`])
+//! and lists ([`super::list`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use wasmill_core::contract::StateKind;
+use wasmill_core::contract::{StateKind, Ttl};
 use wasmill_core::key_group::{KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 use wasmill_core::record::Column;
+use wasmill_core::time::Timestamp;
 use wasmill_core::timer::TIMERS;
+use wasmill_core::ttl::{Now, Stamp};
 
-use super::backend::{Backend, Rows, Stored};
+use super::backend::{Backend, Stored};
 use super::cache::{Cache, Spot};
 use super::changes::Changes;
-use super::collection::Wanted;
+use super::collection::{Place, Wanted};
 use super::error::Error;
-use super::layer::{EntryRef, Key};
+use super::lifetime::{self, Lifetimes, Sight};
 use super::restore::{self, Begun};
+use super::run::Name;
 use super::runs::Runs;
 use super::timers::TimerStore;
+use super::value::Missing;
 use super::writer::{CutJob, Job, Tools, Writer};
 use super::{Counts, Tally};
-use super::{EagerOut, Gauges, OnCut, Options, Restore, StateSpec, row};
+use super::{Gauges, OnCut, Options, Restore, StateSpec, row};
 use crate::clock::SharedClock;
 
 /// Entries settled in one [`KeyedState::maintain`], if there are any; more where more were written since the last.
 const SETTLE: usize = 256;
-/// Keys looked up together, so that their reads of memory overlap: few enough to stay in the processor's nearest cache.
-const BLOCK: usize = 64;
 /// Snapshots that may wait for their local cut.
 const MAX_PENDING_CUTS: usize = 2;
 /// Most that a cache may have: an index within a layer is a `u32`.
@@ -49,7 +52,7 @@ pub struct KeyedState {
     pub(super) rows: RowReader,
     /// Memory for the key of the row that is read.
     pub(super) row_key: Vec<u8>,
-    cache: Cache,
+    pub(super) cache: Cache,
     pub(super) runs: Runs,
     /// What was written to runs since the last freeze.
     pub(super) changes: Changes,
@@ -70,8 +73,11 @@ pub struct KeyedState {
     pub(super) sequence: u64,
     pub(super) gauges: Gauges,
     /// Memory for where a block's keys are.
-    spots: Vec<Option<Spot>>,
-    missing: Missing,
+    pub(super) spots: Vec<Option<Spot>>,
+    pub(super) missing: Missing,
+    pub(super) lifetimes: Lifetimes,
+    /// Memory for a stored value that is put together.
+    pub(super) stored: Vec<u8>,
     _lock: File,
 }
 
@@ -88,22 +94,6 @@ pub(super) struct RowReader {
     place: String,
 }
 
-/// Keys of a batch that are not in the cache.
-#[derive(Default)]
-struct Missing {
-    /// Their indexes in the batch, ascending, with their groups.
-    slots: Vec<(usize, KeyGroup)>,
-    rows: Rows,
-}
-
-/// What is known of a key without asking RocksDB.
-enum Known {
-    At(Spot),
-    Absent,
-    /// RocksDB must be asked.
-    Unknown(KeyGroup),
-}
-
 impl KeyedState {
     /// Locks and empties the folder, restores into it and starts the background thread.
     ///
@@ -118,11 +108,12 @@ impl KeyedState {
         let writer = Writer::start(Tools {
             backend: Arc::clone(&backend),
             timers: states.len(),
-            versions: states.iter().map(|state| state.version).collect(),
+            forms: states.iter().map(StateSpec::form).collect(),
             shared,
             clock: Arc::clone(&clock),
             place: place.clone(),
         })?;
+        let lifetimes = Lifetimes::new(&states);
         let budget = Budget::of(cache_bytes.min(MAX_CACHE_BYTES), &states);
         Ok(Self {
             writer,
@@ -146,110 +137,10 @@ impl KeyedState {
             gauges: Gauges::default(),
             spots: Vec::new(),
             missing: Missing::default(),
+            lifetimes,
+            stored: Vec::new(),
             _lock: lock,
         })
-    }
-
-    /// Appends the value of each of `keys` (distinct, with their `hashes`) to `out`, in order: one look-up each in the cache,
-    /// then one read of RocksDB for all that are not there.
-    ///
-    /// # Errors
-    /// A failure of RocksDB or of the background thread, a row that cannot be read, a key of another subtask.
-    pub fn load_values(
-        &mut self,
-        state: usize,
-        keys: &Column,
-        hashes: &[KeyHash],
-        mut out: EagerOut<'_>,
-    ) -> Result<(), Error> {
-        let id = self.check(state, StateKind::Value)?;
-        if keys.len() != hashes.len() {
-            return Err(self.misuse(format!("{} keys came with {} hashes", keys.len(), hashes.len())));
-        }
-        self.missing.slots.clear();
-        self.missing.rows.clear();
-        for start in (0..keys.len()).step_by(BLOCK) {
-            let end = keys.len().min(start + BLOCK);
-            self.cache.guess((start..end).map(|slot| Key::new(id, hashes[slot], keys.get(slot))), &mut self.spots);
-            #[expect(clippy::needless_range_loop, reason = "the slot indexes keys and hashes alike")]
-            for slot in start..end {
-                let (bytes, hash) = (keys.get(slot), hashes[slot]);
-                let key = Key::new(id, hash, bytes);
-                let known = match self.spots[slot - start] {
-                    Some(spot) if self.cache.holds(spot, &key) => Known::At(spot),
-                    _ => self.known(&key, hash)?,
-                };
-                match known {
-                    Known::Unknown(group) => {
-                        self.missing.slots.push((slot, group));
-                        self.missing.rows.push_with(|row| row::encode_key(group, bytes, row));
-                    }
-                    // Past the first missing key, values wait for their turn.
-                    _ if !self.missing.slots.is_empty() => {}
-                    Known::At(spot) => out.push(self.cache.value(spot)),
-                    Known::Absent => out.push(None),
-                }
-            }
-        }
-        self.gauges.hits += (keys.len() - self.missing.slots.len()) as u64;
-        if let Some(&(first, _)) = self.missing.slots.first() {
-            self.fetch(id, keys, hashes)?;
-            for (bytes, &hash) in keys.iter().zip(hashes).skip(first) {
-                match self.known(&Key::new(id, hash, bytes), hash)? {
-                    Known::At(spot) => out.push(self.cache.value(spot)),
-                    Known::Absent => out.push(None),
-                    Known::Unknown(_) => {
-                        return Err(self.misuse("a key that was fetched is not in the cache".to_owned()));
-                    }
-                }
-            }
-        }
-        if out.bytes.len() > MAX_PIECE { Err(self.too_large(state, out.bytes.len())) } else { Ok(()) }
-    }
-
-    /// The value of one key.
-    ///
-    /// # Errors
-    /// As [`KeyedState::load_values`].
-    pub fn value(&mut self, state: usize, key: &[u8], hash: KeyHash) -> Result<Option<&[u8]>, Error> {
-        let id = self.check(state, StateKind::Value)?;
-        let key = Key::new(id, hash, key);
-        let spot = match self.known(&key, hash)? {
-            Known::Absent => {
-                self.gauges.hits += 1;
-                return Ok(None);
-            }
-            Known::At(spot) => {
-                self.gauges.hits += 1;
-                spot
-            }
-            Known::Unknown(group) => {
-                self.gauges.misses += 1;
-                let row = self.rows.get(state, group, key.bytes, &mut self.row_key)?;
-                let value = row.as_deref().map(|row| self.rows.decode(state, row)).transpose()?;
-                self.cache.insert_clean(EntryRef { key, group, value })
-            }
-        };
-        Ok(self.cache.value(spot))
-    }
-
-    /// Sets the value of one key.
-    ///
-    /// # Errors
-    /// As [`KeyedState::load_values`].
-    pub fn set_value(&mut self, state: usize, key: &[u8], hash: KeyHash, value: &[u8]) -> Result<(), Error> {
-        if key.len() > MAX_PIECE || value.len() > MAX_PIECE {
-            return Err(self.too_large(state, key.len().max(value.len())));
-        }
-        self.write(state, key, hash, Some(value))
-    }
-
-    /// Removes the value of one key, if it has one.
-    ///
-    /// # Errors
-    /// As [`KeyedState::load_values`].
-    pub fn clear_value(&mut self, state: usize, key: &[u8], hash: KeyHash) -> Result<(), Error> {
-        self.write(state, key, hash, None)
     }
 
     /// To be called between calls of the guest, after each batch: moves a bounded number of entries of released layers to
@@ -299,6 +190,11 @@ impl KeyedState {
         self.send(Some(CutJob { dir: cut_dir, counts: self.counts.clone(), on_cut }))
     }
 
+    /// Bytes of the stamp before each of a state's stored values.
+    pub(crate) fn stamp_bytes(&self, state: usize) -> usize {
+        self.rows.states.get(state).map_or(0, StateSpec::stamp_bytes)
+    }
+
     /// Entries and bytes per state and key group, exact after each write.
     #[must_use]
     pub fn counts(&self) -> &Counts {
@@ -346,37 +242,46 @@ impl KeyedState {
         self.writer.send(Job { sequence: self.sequence, layer, changes, timers, cut })
     }
 
-    fn write(&mut self, state: usize, key: &[u8], hash: KeyHash, value: Option<&[u8]>) -> Result<(), Error> {
-        let id = self.check(state, StateKind::Value)?;
-        let id = Key::new(id, hash, key);
-        let (group, previous) = if let Some(index) = self.cache.fresh.find(&id) {
-            let shape = self.cache.fresh.shape(index);
-            self.cache.fresh.overwrite(index, value);
-            shape
-        } else {
-            let group = self.group(hash)?;
-            let previous = self.length(state, &id, group)?;
-            if previous.is_none() && value.is_none() {
-                return Ok(());
-            }
-            self.cache.fresh.insert(EntryRef { key: id, group, value });
-            (group, previous)
-        };
-        self.count(state, group, key.len(), previous, value.map(<[u8]>::len));
-        Ok(())
+    /// Says at which times the state is read from now on. What was written before a state had a TTL counts from the first ones.
+    pub fn set_now(&mut self, now: Now) {
+        self.lifetimes.set_now(now);
     }
 
-    /// The length of the value of a key that is not fresh.
-    fn length(&mut self, state: usize, key: &Key<'_>, group: KeyGroup) -> Result<Option<usize>, Error> {
-        if let Some(spot) = self.cache.find_as_it_is(key) {
-            return Ok(self.cache.value(spot).map(<[u8]>::len));
+    /// Whether any state has a TTL.
+    #[must_use]
+    pub fn has_ttl(&self) -> bool {
+        self.lifetimes.any()
+    }
+
+    /// How long the entries of a state live.
+    #[must_use]
+    pub fn ttl(&self, state: usize) -> Option<Ttl> {
+        self.rows.states.get(state).and_then(|spec| spec.ttl)
+    }
+
+    /// The stamp of what is written now on behalf of a record or timer of time `origin`; `None`: the state has no TTL.
+    #[must_use]
+    pub fn stamp(&self, state: usize, origin: Timestamp) -> Option<Stamp> {
+        self.ttl(state).map(|ttl| ttl.stamp(self.lifetimes.now, origin))
+    }
+
+    /// A value, a list or (with `name`) an entry of a map was read: where reads refresh, it is stamped anew if it is alive.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn touch(&mut self, place: Place<'_>, name: Option<&Name>, stamp: Stamp) -> Result<(), Error> {
+        let (state, key, hash) = place;
+        let Some(ttl) = self.ttl(state).filter(Ttl::is_refreshed_by_reads) else { return Ok(()) };
+        match (name, self.rows.states[state].kind) {
+            (Some(name), StateKind::Map) => self.map_touch(place, name, (&ttl, stamp)),
+            (None, StateKind::List) => self.list_touch(place, (&ttl, stamp)),
+            _ => self.touch_value((state, key, hash), (&ttl, stamp)),
         }
-        if self.is_absent(usize::from(key.state), group) {
-            return Ok(None);
-        }
-        self.gauges.misses += 1;
-        let row = self.rows.get(state, group, key.bytes, &mut self.row_key)?;
-        row.map(|row| self.rows.decode(state, &row).map(<[u8]>::len)).transpose()
+    }
+
+    /// How the values of a state are read now.
+    pub(super) fn sight(&self, state: usize) -> Sight {
+        self.ttl(state).map_or(Sight::Plain, |ttl| Sight::Judged(self.lifetimes.judge(ttl)))
     }
 
     /// Counts an entry that had a value of `before` bytes and has one of `after`, with `key` bytes that name it.
@@ -391,46 +296,21 @@ impl KeyedState {
         if before == after {
             return;
         }
+        // What is counted of a value is what the guest wrote.
+        let stamp = self.stamp_bytes(state);
         let Some(tally) = self.counts.tally_mut(state, group) else { return };
         if let Some(value) = before {
             tally.entries = tally.entries.saturating_sub(1);
-            tally.bytes = tally.bytes.saturating_sub((key + value) as u64);
+            tally.bytes = tally.bytes.saturating_sub((key + value - stamp) as u64);
         }
         if let Some(value) = after {
-            *tally += Tally { entries: 1, bytes: (key + value) as u64 };
+            *tally += Tally { entries: 1, bytes: (key + value - stamp) as u64 };
         }
-    }
-
-    fn known(&mut self, key: &Key<'_>, hash: KeyHash) -> Result<Known, Error> {
-        if let Some(spot) = self.cache.find(key) {
-            // It was checked to be of this subtask when it came into the cache.
-            return Ok(Known::At(spot));
-        }
-        let group = self.group(hash)?;
-        if self.is_absent(usize::from(key.state), group) { Ok(Known::Absent) } else { Ok(Known::Unknown(group)) }
-    }
-
-    /// Whether a key of `group` that is in no layer cannot be in RocksDB either.
-    fn is_absent(&mut self, state: usize, group: KeyGroup) -> bool {
-        self.cache.is_complete() || self.has_none(state, group)
     }
 
     /// Whether a state has no entry of `group`.
     pub(super) fn has_none(&mut self, state: usize, group: KeyGroup) -> bool {
         self.counts.tally_mut(state, group).is_some_and(|tally| tally.entries == 0)
-    }
-
-    /// Reads the missing keys' rows and keeps what they hold in the cache.
-    fn fetch(&mut self, state: u16, keys: &Column, hashes: &[KeyHash]) -> Result<(), Error> {
-        let index = usize::from(state);
-        self.gauges.misses += self.missing.slots.len() as u64;
-        let rows = self.rows.backend.get_many(index, &self.missing.rows)?;
-        for (&(slot, group), row) in self.missing.slots.iter().zip(&rows) {
-            let value = row.as_deref().map(|row| self.rows.decode(index, row)).transpose()?;
-            let key = Key::new(state, hashes[slot], keys.get(slot));
-            self.cache.insert_clean(EntryRef { key, group, value });
-        }
-        Ok(())
     }
 
     pub(super) fn group(&self, hash: KeyHash) -> Result<KeyGroup, Error> {
@@ -462,8 +342,26 @@ impl KeyedState {
     }
 }
 
+#[cfg(test)]
+impl KeyedState {
+    /// Compacts all that was written out.
+    pub(super) fn compact(&self) {
+        self.rows.backend.compact();
+    }
+
+    /// The values of a state's rows that were written out.
+    pub(super) fn written_rows(&self, state: usize) -> Vec<Vec<u8>> {
+        let mut rows = Vec::new();
+        let keep = |_: &[u8], value: &[u8]| {
+            rows.push(value.to_vec());
+            Ok(())
+        };
+        self.rows.backend.scan(state, self.range, keep).map(|()| rows).unwrap_or_default()
+    }
+}
+
 impl RowReader {
-    fn get(
+    pub(super) fn get(
         &self,
         state: usize,
         group: KeyGroup,
@@ -475,10 +373,16 @@ impl RowReader {
         self.backend.get(state, row_key)
     }
 
-    pub(super) fn decode<'a>(&self, state: usize, row: &'a [u8]) -> Result<&'a [u8], Error> {
-        let (found, value) = row::decode_value(row).map_err(|reason| self.backend.bad_row(state, row, reason))?;
+    /// The stored value in a row, which may be put together in `stored`.
+    pub(super) fn decode<'a>(&self, state: usize, row: &'a [u8], stored: &'a mut Vec<u8>) -> Result<&'a [u8], Error> {
         let spec = &self.states[state];
-        if found == spec.version { Ok(value) } else { Err(self.backend.other_version(spec, found)) }
+        let found = row::decode_value(row).map_err(|reason| self.backend.bad_row(state, row, reason))?;
+        if found.version != spec.version {
+            return Err(self.backend.other_version(spec, found.version));
+        }
+        let at = lifetime::find(found.entry, spec.ttl, row.len(), stored);
+        let at = at.map_err(|reason| self.backend.bad_row(state, row, reason))?;
+        Ok(at.map_or(stored, |at| &row[at..]))
     }
 }
 

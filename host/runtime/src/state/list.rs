@@ -1,25 +1,33 @@
-//! List state as the subtask uses it: a map from position to element, whose positions are counted from 0 without gaps.
+//! List state as the subtask uses it: a map from position to element, whose positions have no gaps.
 //!
 //! Owns positions. Does not own what lists have in common with maps ([`super::collection`]).
 //!
 //! The length stands in the head, so an append writes its elements and the head, and reads at most the head.
+//!
+//! Where the state has a TTL, elements leave at the front alone: one lives at least as long as those before it. So what has
+//! expired is found at the front, and a read that refreshes stamps the first element for all.
 
 use std::ops::Bound;
 
 use wasmill_core::checkpoint::counts::Tally;
-use wasmill_core::contract::StateKind;
+use wasmill_core::contract::{StateKind, Ttl};
 use wasmill_core::key_group::KeyHash;
 use wasmill_core::record::Column;
+use wasmill_core::ttl::Stamp;
 
 use super::collection::Place;
 use super::error::Error;
 use super::keyed::{KeyedState, MAX_PIECE};
-use super::run::{Name, Value};
+use super::lifetime::{Sight, split};
+use super::run::{Known, Name, Value};
 use super::runs::RunIndex;
 use super::scan::{PAGE_ENTRIES, Page, Range};
 
+/// Elements read together where the first is asked for.
+const FRONT: usize = 64;
+
 impl KeyedState {
-    /// Appends elements.
+    /// Appends elements. In a state with a TTL each begins with its stamp ([`super::stamped`]).
     ///
     /// # Errors
     /// As [`KeyedState::load_values`].
@@ -31,7 +39,10 @@ impl KeyedState {
         values: impl IntoIterator<Item = Value>,
     ) -> Result<(), Error> {
         let index = self.run(StateKind::List, (state, key, hash))?;
-        for (position, value) in (self.elements(index)?..).zip(values) {
+        self.know(index, None)?;
+        let run = self.runs.get(index);
+        let end = run.first().saturating_add(run.head().unwrap_or_default().entries);
+        for (position, value) in (end..).zip(values) {
             if value.len() > MAX_PIECE {
                 return Err(self.too_large(state, value.len()));
             }
@@ -89,7 +100,8 @@ impl KeyedState {
         if count == 0 {
             return Ok(Column::default());
         }
-        let (from, to) = (start.to_be_bytes(), (start + count).to_be_bytes());
+        let start = start.saturating_add(self.runs.get(index).first());
+        let (from, to) = (start.to_be_bytes(), start.saturating_add(count).to_be_bytes());
         let range = Range { lower: Bound::Included(&from), upper: Bound::Excluded(&to), reverse: false };
         // There are no gaps: as many as there must be are all.
         let all_in_memory = self.runs.get(index).range(range.bounds()).count() as u64 == count;
@@ -107,7 +119,52 @@ impl KeyedState {
         self.clear_all(index)
     }
 
+    /// Stamps the elements that are alive anew.
+    pub(super) fn list_touch(&mut self, place: Place<'_>, (ttl, stamp): (&Ttl, Stamp)) -> Result<(), Error> {
+        let index = self.run(StateKind::List, place)?;
+        if self.elements(index)? == 0 {
+            return Ok(());
+        }
+        let first = Name::from(self.runs.get(index).first().to_be_bytes().as_slice());
+        self.know(index, Some(&first))?;
+        self.touch_entry(index, &first, ttl, stamp)
+    }
+
+    /// How many elements can be read; those that cannot any more are removed.
     fn elements(&mut self, index: RunIndex) -> Result<u64, Error> {
+        self.know(index, None)?;
+        if let Sight::Judged(judge) = self.sight(usize::from(self.runs.get(index).state)) {
+            self.drop_front(index, |stamp| judge.is_readable(stamp))?;
+        }
         Ok(self.head(index)?.entries)
+    }
+
+    /// Removes elements from the front up to the first that stays.
+    pub(super) fn drop_front(&mut self, index: RunIndex, stays: impl Fn(Stamp) -> bool) -> Result<(), Error> {
+        loop {
+            let run = self.runs.get(index);
+            if run.head().unwrap_or_default().entries == 0 {
+                return Ok(());
+            }
+            let first = run.first();
+            let name = Name::from(first.to_be_bytes().as_slice());
+            match run.get(&name) {
+                Known::Value(stored) if stays(split(stored).0) => return Ok(()),
+                Known::Value(_) => {
+                    self.runs.with(index, |run| run.begin_at(first.saturating_add(1)));
+                    self.write_entry(index, &name, None)?;
+                }
+                Known::Unknown => {
+                    let range = Range { lower: Bound::Included(&name), ..Range::ALL };
+                    self.load(index, range, FRONT)?;
+                    if self.runs.get(index).get(&name) == Known::Unknown {
+                        return Err(self.misuse(format!("the list has no element at its first position, {first}")));
+                    }
+                }
+                Known::Absent => {
+                    return Err(self.misuse(format!("the list has no element at its first position, {first}")));
+                }
+            }
+        }
     }
 }

@@ -3,14 +3,15 @@
 //! Owns the operations on maps. Does not own what they have in common with lists ([`super::collection`]).
 
 use wasmill_core::checkpoint::counts::Tally;
-use wasmill_core::contract::StateKind;
+use wasmill_core::contract::{StateKind, Ttl};
 use wasmill_core::key_group::KeyHash;
+use wasmill_core::ttl::Stamp;
 
 use super::collection::Place;
 use super::error::Error;
 use super::keyed::KeyedState;
 use super::run::{Known, Name, Value};
-use super::scan::{Page, Range};
+use super::scan::{Page, Range, Walk};
 
 impl KeyedState {
     /// The value under a map key.
@@ -25,8 +26,12 @@ impl KeyedState {
         } else {
             self.gauges.hits += 1;
         }
+        let sight = self.sight(state);
+        if matches!(self.runs.get(index).get(name), Known::Value(stored) if sight.of(stored).is_none()) {
+            self.write_entry(index, &name.into(), None)?;
+        }
         match self.runs.get(index).get(name) {
-            Known::Value(value) => Ok(Some(value)),
+            Known::Value(stored) => Ok(sight.of(stored)),
             Known::Absent => Ok(None),
             Known::Unknown => Err(self.misuse("an entry that was fetched is not in the cache".to_owned())),
         }
@@ -60,7 +65,19 @@ impl KeyedState {
         self.fetch_wanted(state)
     }
 
-    /// Puts a value under a map key.
+    /// Stamps an entry that was read anew, if it is alive.
+    pub(super) fn map_touch(
+        &mut self,
+        place: Place<'_>,
+        name: &Name,
+        (ttl, stamp): (&Ttl, Stamp),
+    ) -> Result<(), Error> {
+        let index = self.run(StateKind::Map, place)?;
+        self.know(index, Some(name))?;
+        self.touch_entry(index, name, ttl, stamp)
+    }
+
+    /// Puts a value under a map key. In a state with a TTL it begins with its stamp ([`super::stamped`]).
     ///
     /// # Errors
     /// As [`KeyedState::load_values`].
@@ -111,6 +128,21 @@ impl KeyedState {
         let released = self.writer.released();
         self.runs.with(index, |run| run.prune(released));
         self.scan(index, range, (&mut page, limit), newer, false)?;
+        Ok(page)
+    }
+
+    /// The same where what `own` says is all that the map has.
+    ///
+    /// # Errors
+    /// None: what is in memory can be read.
+    pub fn map_page_of<'a>(
+        &self,
+        state: usize,
+        (range, limit): (Range<'_>, usize),
+        own: impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    ) -> Result<Page, Error> {
+        let mut page = Page::default();
+        page.fill(Walk::new(own, range.reverse), limit, self.sight(state))?;
         Ok(page)
     }
 

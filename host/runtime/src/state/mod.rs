@@ -1,9 +1,10 @@
 //! State of one subtask: a write-back cache in front of a backend, frozen at barriers.
 //!
 //! Owns every byte of keyed state between two calls of the guest, its local cuts and its restore from them; the sole importer
-//! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed`, `map`, `list`, `timer` (the seam's
-//! methods), `elements` (state of no key); of values `cache` and `layer` (memory); of maps and lists `collection` (what they share), `runs`, `run` and
-//! `changes` (memory), `scan`; `timers`; `writer` (the background thread), `backend` (what holds the rows: `rocksdb` or `memory`), `restore`, `row` (stored rows).
+//! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed`, `value`, `map`, `list`, `timer` (the
+//! seam's methods), `elements` (state of no key); of values `cache` and `layer` (memory); of maps and lists `collection` (what they share),
+//! `runs`, `run` and `changes` (memory), `scan`; `timers`; `lifetime` (stamps); `writer` (the background thread), `backend` (what holds the
+//! rows: `rocksdb` or `memory`), `restore`, `row` (stored rows).
 
 mod backend;
 mod cache;
@@ -13,6 +14,7 @@ mod elements;
 mod error;
 mod keyed;
 mod layer;
+mod lifetime;
 mod list;
 mod map;
 mod memory;
@@ -26,12 +28,13 @@ mod scan;
 mod tests;
 mod timer;
 mod timers;
+mod value;
 mod writer;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use wasmill_core::contract::StateKind;
+use wasmill_core::contract::{StateContract, StateKind, Ttl};
 use wasmill_core::id::StateName;
 use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
 
@@ -40,6 +43,7 @@ pub use self::collection::Place;
 pub use self::elements::{Elements, NO_KEY, read_elements};
 pub use self::error::Error;
 pub use self::keyed::KeyedState;
+pub use self::lifetime::{split, stamp_into, stamped};
 pub use self::row::RowError;
 pub use self::run::{Name, Value};
 pub use self::scan::{PAGE_BYTES, PAGE_ENTRIES, Page, Range};
@@ -56,6 +60,26 @@ pub struct StateSpec {
     pub kind: StateKind,
     /// The schema version of what is written.
     pub version: u32,
+    /// How long its entries live; `None`: for ever.
+    pub ttl: Option<Ttl>,
+}
+
+impl StateSpec {
+    /// As a component declares it.
+    #[must_use]
+    pub fn of(state: &StateContract) -> Self {
+        Self { name: state.name.clone(), kind: state.kind, version: state.version, ttl: state.ttl }
+    }
+
+    /// How its values are written.
+    fn form(&self) -> row::Form {
+        row::Form { version: self.version, stamp: self.ttl.map(|ttl| ttl.domain) }
+    }
+
+    /// Bytes of the stamp before each of its values in memory.
+    fn stamp_bytes(&self) -> usize {
+        if self.ttl.is_some() { row::STAMP_BYTES } else { 0 }
+    }
 }
 
 /// What a subtask's state is opened with.

@@ -182,7 +182,7 @@ fn copy_family(
             row::decode_head(value).map_err(|reason| source.bad_row(from, key, reason))?;
             return put(key, value);
         }
-        let (_, bytes) = row::decode_value(value).map_err(|reason| source.bad_row(from, key, reason))?;
+        let found = row::decode_value(value).map_err(|reason| source.bad_row(from, key, reason))?;
         // Of a value nothing follows; of a timer the rest of its id.
         let rest = if rest.is_empty() || family == TIMERS { Ok(rest) } else { row::decode_entry(rest) };
         let rest = rest.map_err(|reason| source.bad_row(from, key, reason))?;
@@ -191,7 +191,7 @@ fn copy_family(
             let group = if range == counted_in { group } else { KeyGroup(counted_in.start) };
             if let Some(tally) = counts.tally_mut(index, group) {
                 tally.entries += 1;
-                tally.bytes += (name.len() + rest.len() + bytes.len()) as u64;
+                tally.bytes += (name.len() + rest.len() + found.entry.value_bytes()) as u64;
             }
         }
         put(key, value)

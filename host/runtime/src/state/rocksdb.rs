@@ -180,6 +180,14 @@ impl Database {
             .collect())
     }
 
+    /// Compacts every column family whole.
+    #[cfg(test)]
+    pub(super) fn compact(&self) {
+        for family in self.families.iter().filter_map(|name| self.db.cf_handle(name)) {
+            self.db.compact_range_cf(family, None::<&[u8]>, None::<&[u8]>);
+        }
+    }
+
     fn family(&self, state: usize) -> Result<&ColumnFamily, Error> {
         self.families.get(state).and_then(|name| self.db.cf_handle(name)).ok_or_else(|| Error::Misuse {
             place: self.place.clone(),

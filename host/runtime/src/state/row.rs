@@ -3,8 +3,10 @@
 //! Owns the encodings, which are stored formats (docs/formats.md, "Rows in RocksDB"). Does not own which rows exist.
 
 use wasmill_core::checkpoint::counts::Tally;
+use wasmill_core::contract::TimeDomain;
 use wasmill_core::key_group::KeyGroup;
 use wasmill_core::timer::{Domain, ID_BYTES};
+use wasmill_core::ttl::Stamp;
 
 /// Bytes of the key group at the head of every row's key.
 pub(super) const GROUP_BYTES: usize = 2;
@@ -24,6 +26,17 @@ const ENTRIES_END: u8 = 2;
 
 /// Flag of a row that is the head of a map or list.
 const HEAD: u8 = 0b10;
+/// Flag of a value that has a stamp before it.
+const STAMPED: u8 = 0b100;
+/// Flag beside [`STAMPED`]: the stamp is event time, else processing time.
+const EVENT: u8 = 0b1000;
+/// Flag of an entry that expired and whose value compaction has dropped: how many bytes it had stands in its place.
+const GONE: u8 = 0b1_0000;
+/// Flag beside [`HEAD`]: the list's first element is not at position 0.
+const FIRST: u8 = 0b10_0000;
+
+/// Bytes of a stamp.
+pub(super) const STAMP_BYTES: usize = 8;
 
 /// A row that this build cannot read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +56,9 @@ pub enum RowError {
     /// A value, where the head of a map or list was to be read.
     #[error("the row is not the head of a map or list: the state was of another kind when it was written")]
     NoHead,
+    /// An expired entry, in a state that has no TTL.
+    #[error("the entry expired and its value is gone, and the state has no TTL now")]
+    Gone,
     /// Neither a head nor an entry.
     #[error("the row's key goes on with what this build does not know: it was written by a later one")]
     Kind,
@@ -123,46 +139,136 @@ pub(super) fn timer_of(row: &[u8]) -> Option<(Domain, &[u8])> {
     (u32::from(length) == TIMER_NAME_BYTES).then_some((Domain::from_number(domain)?, id))
 }
 
-/// Appends a row's value: flags, schema version, the value.
+/// How the values of a state are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Form {
+    /// Schema version.
+    pub(super) version: u32,
+    /// The time domain of the stamps; `None`: they have none.
+    pub(super) stamp: Option<TimeDomain>,
+}
+
+impl Form {
+    /// Appends a row's value: flags, schema version, the stamp if the state has stamps, the value. Where it has, `stored` begins
+    /// with the stamp.
+    pub(super) fn encode(self, stored: &[u8], out: &mut Vec<u8>) {
+        match (self.stamp, stored.split_first_chunk::<STAMP_BYTES>()) {
+            (Some(domain), Some((stamp, value))) => match Stamp::from_raw(i64::from_be_bytes(*stamp)) {
+                Stamp::UNKNOWN => encode_value(self.version, value, out),
+                Stamp::GONE => {
+                    out.push(GONE);
+                    encode_varint(self.version, out);
+                    encode_varint(value.len() as u32, out);
+                }
+                _ => {
+                    out.push(if domain == TimeDomain::Event { STAMPED | EVENT } else { STAMPED });
+                    encode_varint(self.version, out);
+                    out.extend_from_slice(stored);
+                }
+            },
+            _ => encode_value(self.version, stored, out),
+        }
+    }
+}
+
+/// A row's value as it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found<'a> {
+    /// Schema version.
+    pub(super) version: u32,
+    pub(super) entry: FoundEntry<'a>,
+}
+
+/// What a row holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FoundEntry<'a> {
+    /// A value without a stamp.
+    Plain(&'a [u8]),
+    /// A stamp of this domain, and the value behind it.
+    Stamped(TimeDomain, &'a [u8]),
+    /// It expired; its value had so many bytes.
+    Gone(u32),
+}
+
+impl FoundEntry<'_> {
+    /// Bytes of the value.
+    pub(super) fn value_bytes(self) -> usize {
+        match self {
+            Self::Plain(value) => value.len(),
+            Self::Stamped(_, stored) => stored.len() - STAMP_BYTES,
+            Self::Gone(bytes) => bytes as usize,
+        }
+    }
+}
+
+/// Appends a row's value without a stamp: flags, schema version, the value.
 pub(super) fn encode_value(version: u32, value: &[u8], out: &mut Vec<u8>) {
     out.push(0);
     encode_varint(version, out);
     out.extend_from_slice(value);
 }
 
-/// The schema version and the value of a row.
-pub(super) fn decode_value(row: &[u8]) -> Result<(u32, &[u8]), RowError> {
+/// What a row that is no head holds.
+pub(super) fn decode_value(row: &[u8]) -> Result<Found<'_>, RowError> {
+    const STAMPED_EVENT: u8 = STAMPED | EVENT;
     let (&flags, rest) = row.split_first().ok_or(RowError::Short)?;
-    match flags {
-        0 => decode_varint(rest),
-        HEAD => Err(RowError::Head),
-        flags => Err(RowError::Flags(flags)),
+    let (version, rest) = match flags {
+        0 | STAMPED | STAMPED_EVENT | GONE => decode_varint(rest)?,
+        flags if flags & HEAD != 0 && flags & !(HEAD | FIRST) == 0 => return Err(RowError::Head),
+        flags => return Err(RowError::Flags(flags)),
+    };
+    let entry = match flags {
+        0 => FoundEntry::Plain(rest),
+        GONE => match decode_varint(rest)? {
+            (bytes, []) => FoundEntry::Gone(bytes),
+            _ => return Err(RowError::Number),
+        },
+        _ if rest.len() < STAMP_BYTES => return Err(RowError::Short),
+        STAMPED => FoundEntry::Stamped(TimeDomain::Processing, rest),
+        _ => FoundEntry::Stamped(TimeDomain::Event, rest),
+    };
+    Ok(Found { version, entry })
+}
+
+/// The head of a map or list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Head {
+    /// How many entries it has, and their bytes.
+    pub(super) tally: Tally,
+    /// Of a list, the position of the first element; of a map 0.
+    pub(super) first: u64,
+}
+
+/// Appends the value of the head of a map or list: flags, how many entries it has, their bytes, the first one's position if
+/// that is not 0.
+pub(super) fn encode_head(head: Head, out: &mut Vec<u8>) {
+    out.push(if head.first == 0 { HEAD } else { HEAD | FIRST });
+    encode_long_varint(head.tally.entries, out);
+    encode_long_varint(head.tally.bytes, out);
+    if head.first != 0 {
+        encode_long_varint(head.first, out);
     }
 }
 
-/// Appends the value of the head of a map or list: flags, how many entries it has, their bytes.
-pub(super) fn encode_head(head: Tally, out: &mut Vec<u8>) {
-    out.push(HEAD);
-    encode_long_varint(head.entries, out);
-    encode_long_varint(head.bytes, out);
-}
-
 /// What the head of a map or list says.
-pub(super) fn decode_head(row: &[u8]) -> Result<Tally, RowError> {
+pub(super) fn decode_head(row: &[u8]) -> Result<Head, RowError> {
+    const HEAD_FIRST: u8 = HEAD | FIRST;
     let (&flags, rest) = row.split_first().ok_or(RowError::Short)?;
     match flags {
-        HEAD => {}
-        0 => return Err(RowError::NoHead),
+        HEAD | HEAD_FIRST => {}
+        flags if flags & !(STAMPED | EVENT | GONE) == 0 => return Err(RowError::NoHead),
         flags => return Err(RowError::Flags(flags)),
     }
     let (entries, rest) = decode_number(rest, MAX_LONG_VARINT_BYTES)?;
     let (bytes, rest) = decode_number(rest, MAX_LONG_VARINT_BYTES)?;
-    if rest.is_empty() { Ok(Tally { entries, bytes }) } else { Err(RowError::Number) }
+    let (first, rest) = if flags == HEAD { (0, rest) } else { decode_number(rest, MAX_LONG_VARINT_BYTES)? };
+    let odd = !rest.is_empty() || (flags == HEAD_FIRST && first == 0);
+    if odd { Err(RowError::Number) } else { Ok(Head { tally: Tally { entries, bytes }, first }) }
 }
 
 /// Whether a row is the head of a map or list.
 pub(super) fn is_head(row: &[u8]) -> bool {
-    row.first() == Some(&HEAD)
+    row.first().is_some_and(|flags| flags & HEAD != 0)
 }
 
 /// Compares two keys of one group as their rows' keys compare.
@@ -224,154 +330,4 @@ fn decode_number(bytes: &[u8], longest: usize) -> Result<(u64, &[u8]), RowError>
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use wasmill_core::time::Timestamp;
-    use wasmill_core::timer::Timer;
-
-    use super::*;
-
-    fn key_row(group: u16, key: &[u8]) -> Vec<u8> {
-        let mut row = Vec::new();
-        encode_key(KeyGroup(group), key, &mut row);
-        row
-    }
-
-    fn hex(text: &str) -> Vec<u8> {
-        let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'.').collect();
-        digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
-    }
-
-    /// The file is never changed, only added to: rows written by any version must be readable by every later one.
-    #[test]
-    fn rows_equal_the_golden_rows() {
-        let golden = include_str!("../../golden/state-rows.txt");
-        let mut lines = 0;
-        for line in golden.lines().filter(|line| !line.starts_with('#')) {
-            let words: Vec<&str> = line.split(' ').collect();
-            match words[..] {
-                ["key", group, key, row] => {
-                    let (group, key, row) = (group.parse().unwrap(), hex(key), hex(row));
-                    assert_eq!(key_row(group, &key), row, "{line}");
-                    assert_eq!(decode_key(&row), Ok((KeyGroup(group), &key[..], &[][..])), "{line}");
-                }
-                ["timer", group, domain, millis, key, tag, row] => {
-                    let domain = if domain == "event" { Domain::Event } else { Domain::Processing };
-                    let time = Timestamp::from_millis(millis.parse().unwrap());
-                    let key = hex(key);
-                    let timer = Timer { time, key: &key, tag: tag.parse().unwrap() };
-                    let mut written = Vec::new();
-                    encode_timer_head(KeyGroup(group.parse().unwrap()), domain, &mut written);
-                    timer.encode(&mut written);
-                    assert_eq!(written, hex(row), "{line}");
-                    let (of, id) = timer_of(&written).unwrap();
-                    assert_eq!((of, Timer::decode(id)), (domain, Some(timer)), "{line}");
-                    assert_eq!(decode_key(&written).unwrap().2.len() + 1 + 8, timer_bytes(key.len()), "{line}");
-                }
-                ["value", version, value, row] => {
-                    let (version, value, row) = (version.parse().unwrap(), hex(value), hex(row));
-                    let mut written = Vec::new();
-                    encode_value(version, &value, &mut written);
-                    assert_eq!(written, row, "{line}");
-                    assert_eq!(decode_value(&row), Ok((version, &value[..])), "{line}");
-                }
-                ["entry", group, key, entry, row] => {
-                    let (group, key, entry, row) = (group.parse().unwrap(), hex(key), hex(entry), hex(row));
-                    let mut written = key_row(group, &key);
-                    encode_entry(&entry, &mut written);
-                    assert_eq!(written, row, "{line}");
-                    let (_, _, rest) = decode_key(&row).unwrap();
-                    assert_eq!(decode_entry(rest), Ok(&entry[..]), "{line}");
-                }
-                ["head", entries, bytes, row] => {
-                    let head = Tally { entries: entries.parse().unwrap(), bytes: bytes.parse().unwrap() };
-                    let row = hex(row);
-                    let mut written = Vec::new();
-                    encode_head(head, &mut written);
-                    assert_eq!(written, row, "{line}");
-                    assert_eq!(decode_head(&row), Ok(head), "{line}");
-                    assert!(is_head(&row) && decode_value(&row) == Err(RowError::Head), "{line}");
-                }
-                ["bad-head", row, error] => {
-                    assert_eq!(format!("{:?}", decode_head(&hex(row)).unwrap_err()), error, "{line}");
-                }
-                ["bad-key", row, error] => {
-                    assert_eq!(format!("{:?}", decode_key(&hex(row)).unwrap_err()), error, "{line}");
-                }
-                ["bad-value", row, error] => {
-                    assert_eq!(format!("{:?}", decode_value(&hex(row)).unwrap_err()), error, "{line}");
-                }
-                _ => panic!("{line}"),
-            }
-            lines += 1;
-        }
-        assert_eq!(lines, 39);
-    }
-
-    /// S2: keys of all ones, and keys that begin with another.
-    #[test]
-    fn no_key_is_a_prefix_of_another_keys_rows() {
-        let keys: [&[u8]; 8] =
-            [b"", b"\xff", b"\xff\x00", b"\xff\xff", b"\xfe", b"\x00", &[0; 65_536], &[0xff; 65_536]];
-        for (i, a) in keys.iter().enumerate() {
-            for (j, b) in keys.iter().enumerate() {
-                assert!(i == j || !key_row(7, b).starts_with(&key_row(7, a)), "{i} {j}");
-            }
-        }
-    }
-
-    /// S2: all entries of a key lie between its head and the end of its entries, and nobody else's.
-    #[test]
-    fn s2_the_rows_of_a_key_have_an_end_whatever_its_bytes() {
-        let keys: [&[u8]; 7] = [b"", b"\xff", b"\xff\x00", b"\xff\xff", b"\xfe", b"\x01", b"\x02"];
-        let entries: [&[u8]; 6] = [b"", b"\x00", b"\x7f", b"\xff", b"\xff\xff", &[0xff; 300]];
-        for key in keys {
-            let (head, mut end) = (key_row(7, key), key_row(7, key));
-            encode_entries_end(&mut end);
-            for other in keys {
-                for entry in entries {
-                    let mut row = key_row(7, other);
-                    encode_entry(entry, &mut row);
-                    assert_eq!(head < row && row < end, key == other, "{key:?} {other:?} {entry:?}");
-                }
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn keys_compare_as_their_rows(a in key(), b in key()) {
-            prop_assert_eq!(compare_keys(&a, &b), key_row(3, &a).cmp(&key_row(3, &b)));
-        }
-
-        #[test]
-        fn no_bytes_panic_the_decoders(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
-            if let Ok((group, key, rest)) = decode_key(&bytes) {
-                let mut again = key_row(group.0, key);
-                again.extend_from_slice(rest);
-                prop_assert_eq!(again, bytes.clone());
-            }
-            if let Ok(head) = decode_head(&bytes) {
-                let mut again = Vec::new();
-                encode_head(head, &mut again);
-                prop_assert_eq!(again, bytes.clone());
-            }
-            if let Ok((version, value)) = decode_value(&bytes) {
-                let mut again = Vec::new();
-                encode_value(version, value, &mut again);
-                prop_assert_eq!(again, bytes);
-            }
-        }
-    }
-
-    fn key() -> impl Strategy<Value = Vec<u8>> {
-        let lengths = prop_oneof![0usize..4, 126usize..130, 254usize..258, 16_382usize..16_386];
-        (lengths, any::<u8>(), any::<u8>()).prop_map(|(len, fill, last)| {
-            let mut key = vec![fill; len];
-            if let Some(byte) = key.last_mut() {
-                *byte = last;
-            }
-            key
-        })
-    }
-}
+mod tests;

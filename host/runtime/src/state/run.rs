@@ -14,6 +14,7 @@ use wasmill_core::checkpoint::counts::Tally;
 use wasmill_core::key_group::KeyGroup;
 
 use super::changes::{Changes, SHARED_BYTES};
+use super::row::Head;
 
 /// Memory of an entry beside its bytes: its place in the tree, which is two thirds full, and two allocations.
 const ENTRY_BYTES: usize = (size_of::<Arc<[u8]>>() + size_of::<Entry>()) * 3 / 2 + 2 * SHARED_BYTES;
@@ -36,6 +37,10 @@ pub(super) struct Run {
     /// How many entries there are, and their bytes as they are counted; `None`: RocksDB must be asked. Always known of a run that
     /// has changes.
     head: Option<Tally>,
+    /// Of a list, the position of the first element.
+    first: u64,
+    /// Bytes of the stamp before each value, which are not counted.
+    stamp: u8,
     /// What is not in `entries` does not exist.
     complete: bool,
     /// RocksDB has rows of the key, or may get some from changes that are frozen.
@@ -75,13 +80,15 @@ pub(super) enum Known<'a> {
 
 impl Run {
     /// A run that knows nothing; `empty`: that it has no entries.
-    pub(super) fn new(hash: u64, state: u16, group: KeyGroup, key: &[u8], empty: bool) -> Self {
+    pub(super) fn new(hash: u64, (state, stamp): (u16, u8), group: KeyGroup, key: &[u8], empty: bool) -> Self {
         Self {
             hash,
             state,
             group,
             key: key.into(),
             head: empty.then(Tally::default),
+            first: 0,
+            stamp,
             complete: empty,
             stored: false,
             entries: BTreeMap::new(),
@@ -104,6 +111,16 @@ impl Run {
         self.head
     }
 
+    /// Of a list, the position of the first element.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The list begins at another position from the next write on.
+    pub(super) fn begin_at(&mut self, first: u64) {
+        self.first = first;
+    }
+
     pub(super) fn is_complete(&self) -> bool {
         self.complete
     }
@@ -123,13 +140,13 @@ impl Run {
     }
 
     /// Takes over what RocksDB says of the head.
-    pub(super) fn learn_head(&mut self, head: Tally) {
+    pub(super) fn learn_head(&mut self, Head { tally, first }: Head) {
         if self.head.is_some() {
             return;
         }
-        self.head = Some(head);
-        self.stored = head.entries > 0;
-        self.complete = head.entries == 0;
+        (self.head, self.first) = (Some(tally), first);
+        self.stored = tally.entries > 0;
+        self.complete = tally.entries == 0;
     }
 
     /// Takes over what RocksDB says of an entry that the run does not have.
@@ -198,7 +215,7 @@ impl Run {
 
     /// What an entry counts for: its key, its name, its value.
     pub(super) fn counted(&self, name: &[u8], value: usize) -> u64 {
-        (self.key.len() + name.len() + value) as u64
+        (self.key.len() + name.len() + value - usize::from(self.stamp)) as u64
     }
 
     /// The entries within bounds that the run knows of, in order; `None`: known to be absent. The bounds must not cross.
@@ -257,8 +274,11 @@ impl Run {
             self.at = changes.begin(self.state, self.group, Arc::clone(&self.key));
             self.written = sequence;
         }
+        if head.entries == 0 {
+            self.first = 0;
+        }
         self.head = Some(head);
-        changes.set_head(self.at, head);
+        changes.set_head(self.at, Head { tally: head, first: self.first });
         self.at
     }
 }

@@ -71,8 +71,15 @@ impl Runs {
     }
 
     /// Makes the run of a key that has none; `empty`: it is known to have no entries.
-    pub(super) fn make(&mut self, (state, hash): (u16, KeyHash), group: KeyGroup, key: &[u8], empty: bool) -> RunIndex {
-        let run = Run::new(mix(state, hash), state, group, key, empty);
+    /// Before each of its values are `stamp` bytes of a stamp.
+    pub(super) fn make(
+        &mut self,
+        ((state, stamp), hash): ((u16, u8), KeyHash),
+        group: KeyGroup,
+        key: &[u8],
+        empty: bool,
+    ) -> RunIndex {
+        let run = Run::new(mix(state, hash), (state, stamp), group, key, empty);
         let index = self.runs.len() as u32;
         self.bytes += run.bytes();
         self.made += 1;
@@ -152,7 +159,7 @@ mod tests {
     /// A map of one key with an entry that was written as `sequence`.
     fn write(runs: &mut Runs, key: u32, sequence: u64, changes: &mut Changes) {
         let key = key.to_be_bytes();
-        let index = runs.make((0, KeyHash::of(&key)), KeyGroup(0), &key, true);
+        let index = runs.make(((0, 0), KeyHash::of(&key)), KeyGroup(0), &key, true);
         let value = [0; 100].as_slice().into();
         runs.with(index, |run| run.write(&b"name".as_slice().into(), None, Some(value), (changes, sequence)));
     }

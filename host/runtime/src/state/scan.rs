@@ -8,6 +8,7 @@ use std::ops::Bound;
 use wasmill_core::record::Column;
 
 use super::error::Error;
+use super::lifetime::Sight;
 
 /// Bytes of map keys and values after which a page ends; the entry that passes them is in it.
 pub const PAGE_BYTES: usize = 4 << 20;
@@ -147,24 +148,10 @@ impl<A: Cursor, B: Cursor> Cursor for Merged<A, B> {
 }
 
 impl Page {
-    /// The first `limit` of `entries`, which lie within the range, in order; `None` for one that is not there.
-    ///
-    /// # Errors
-    /// None: what is in memory can be read.
-    pub fn of<'a>(
-        entries: impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)>,
-        range: Range<'_>,
-        limit: usize,
-    ) -> Result<Self, Error> {
-        let mut page = Self::default();
-        page.fill(Walk::new(entries, range.reverse), limit)?;
-        Ok(page)
-    }
-
-    /// Takes entries that are there until the page has `limit` of them, [`PAGE_ENTRIES`] or [`PAGE_BYTES`].
-    pub(super) fn fill(&mut self, mut cursor: impl Cursor, limit: usize) -> Result<(), Error> {
+    /// Takes entries that `sight` sees until the page has `limit` of them, [`PAGE_ENTRIES`] or [`PAGE_BYTES`].
+    pub(super) fn fill(&mut self, mut cursor: impl Cursor, limit: usize, sight: Sight) -> Result<(), Error> {
         while let Some((name, value)) = cursor.entry() {
-            if let Some(value) = value {
+            if let Some(value) = value.and_then(|stored| sight.of(stored)) {
                 if self.is_full(limit) {
                     self.more = true;
                     return Ok(());

@@ -16,6 +16,7 @@ use super::backend::{Backend, SharedMemory};
 use super::changes::Changes;
 use super::error::Error;
 use super::layer::Layer;
+use super::row::Form;
 use super::timers::TimerLayer;
 use super::{LocalCut, OnCut};
 use crate::clock::SharedClock;
@@ -43,8 +44,8 @@ pub(super) struct Tools {
     pub(super) backend: Arc<Backend>,
     /// The index of the timers' column family.
     pub(super) timers: usize,
-    /// Schema version of each state, by index.
-    pub(super) versions: Vec<u32>,
+    /// How each state's values are written, by index.
+    pub(super) forms: Vec<Form>,
     pub(super) shared: SharedMemory,
     pub(super) clock: SharedClock,
     pub(super) place: String,
@@ -182,9 +183,9 @@ fn work(
     cut: Option<(PathBuf, Counts)>,
 ) -> Result<Option<LocalCut>, Error> {
     let start = tools.clock.monotonic();
-    tools.backend.write_layer(layer, &tools.versions)?;
+    tools.backend.write_layer(layer, &tools.forms)?;
     changes.sort();
-    tools.backend.write_changes(changes, &tools.versions)?;
+    tools.backend.write_changes(changes, &tools.forms)?;
     tools.backend.write_timers(tools.timers, timers)?;
     let Some((dir, counts)) = cut else { return Ok(None) };
     tools.backend.flush()?;

@@ -4,6 +4,7 @@
 //! touch only the keys of its batch (I10). Does not own the state itself.
 
 mod collections;
+mod lifetime;
 mod limits;
 mod overlay;
 #[cfg(test)]
@@ -12,13 +13,15 @@ mod tests;
 use wasmill_core::fault::Fault;
 use wasmill_core::key_group::KeyHash;
 use wasmill_core::record::{Column, OptionalColumn};
+use wasmill_core::time::Timestamp;
 use wasmill_core::timer::KeyTimer;
+use wasmill_core::ttl::Now;
 
 pub(in crate::subtask) use self::limits::Over;
 pub use self::limits::StateLimits;
 use self::overlay::{NO_SLOT, Overlay};
 use crate::guest::{StateAccess, StateError};
-use crate::state::{Error, KeyedState, Page, Range};
+use crate::state::{Error, KeyedState, Page, Range, Value, stamped};
 
 /// The state and, during a call, the call's keys and lazy writes.
 pub struct CallState {
@@ -26,6 +29,8 @@ pub struct CallState {
     pub(super) keys: Column,
     pub(super) hashes: Vec<KeyHash>,
     pub(super) slots: Vec<u32>,
+    /// The event times of the call's origins, where stamps ask for them.
+    times: Vec<Timestamp>,
     overlay: Overlay,
     limits: StateLimits,
 }
@@ -39,6 +44,7 @@ impl CallState {
             keys: Column::default(),
             hashes: Vec::new(),
             slots: Vec::new(),
+            times: Vec::new(),
             overlay: Overlay::default(),
             limits: StateLimits::default(),
         }
@@ -47,6 +53,15 @@ impl CallState {
     /// The state itself; none for an operator that keeps none.
     pub fn keyed(&mut self) -> Option<&mut KeyedState> {
         self.keyed.as_mut()
+    }
+
+    /// Says at which times the call reads and writes, and the event times of its origins, if they have any: before the state is
+    /// asked for anything.
+    pub(super) fn set_now(&mut self, now: Now, times: &[Timestamp]) {
+        let Some(keyed) = self.keyed.as_mut().filter(|keyed| keyed.has_ttl()) else { return };
+        keyed.set_now(now);
+        self.times.clear();
+        self.times.extend_from_slice(times);
     }
 
     /// Lets a call hold at most so many bytes of lazy writes; each counts 64 bytes beside its own.
@@ -60,8 +75,8 @@ impl CallState {
         self.overlay.wrote_for(origins)
     }
 
-    /// Makes the call's lazy writes real.
-    pub(super) fn apply(&mut self) -> Result<(), Error> {
+    /// Makes the call's lazy writes real, and its reads where they count, but for those of origins that are `rejected`.
+    pub(super) fn apply(&mut self, rejected: impl Fn(u32) -> bool) -> Result<(), Error> {
         if let Some(keyed) = &mut self.keyed {
             for ((state, slot), value) in self.overlay.values.drain() {
                 let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
@@ -72,6 +87,7 @@ impl CallState {
             }
         }
         self.apply_collections()?;
+        self.apply_touches(rejected)?;
         self.discard();
         Ok(())
     }
@@ -100,8 +116,9 @@ impl CallState {
 impl StateAccess for CallState {
     fn value_get(&mut self, state: u16, origin: u32) -> Result<Option<Vec<u8>>, StateError> {
         let slot = self.slot(origin)?;
+        self.read(state, slot, origin, None)?;
         if let Some(written) = self.overlay.values.get(&(state, slot)) {
-            return Ok(written.clone());
+            return Ok(written.as_deref().map(|stored| self.unstamped(state, stored).to_vec()));
         }
         let Some(keyed) = &mut self.keyed else {
             return Err(StateError::Misuse("the operator keeps no state".to_owned()));
@@ -115,6 +132,10 @@ impl StateAccess for CallState {
 
     fn value_set(&mut self, state: u16, origin: u32, value: Vec<u8>) -> Result<(), StateError> {
         let slot = self.written_slot(origin)?;
+        let value = match self.stamp(state, origin) {
+            Some(stamp) => stamped(stamp, &value).to_vec(),
+            None => value,
+        };
         self.overlay.write_value((state, slot), Some(value))
     }
 
@@ -125,11 +146,13 @@ impl StateAccess for CallState {
 
     fn map_get(&mut self, state: u16, origin: u32, name: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
         let slot = self.slot(origin)?;
+        self.read(state, slot, origin, Some(name))?;
         self.entry(state, slot, name)
     }
 
     fn map_put(&mut self, state: u16, origin: u32, name: &[u8], value: &[u8]) -> Result<(), StateError> {
         let slot = self.written_slot(origin)?;
+        let value = self.stored(state, origin, value);
         self.overlay.write_entry((state, slot), name, Some(value))
     }
 
@@ -144,6 +167,10 @@ impl StateAccess for CallState {
     }
 
     fn map_get_many(&mut self, state: u16, wanted: &[(u32, &[u8])]) -> Result<OptionalColumn, StateError> {
+        for &(origin, name) in wanted {
+            let slot = self.slot(origin)?;
+            self.read(state, slot, origin, Some(name))?;
+        }
         let by_slot = wanted.iter().map(|&(origin, name)| Ok((self.slot(origin)?, name)));
         let wanted = by_slot.collect::<Result<Vec<_>, StateError>>()?;
         self.entries(state, &wanted)
@@ -151,7 +178,11 @@ impl StateAccess for CallState {
 
     fn map_page(&mut self, state: u16, origin: u32, range: Range<'_>, limit: u32) -> Result<Page, StateError> {
         let slot = self.slot(origin)?;
-        self.page(state, slot, range, limit as usize)
+        let page = self.page(state, slot, range, limit as usize)?;
+        for name in page.names.iter() {
+            self.read(state, slot, origin, Some(name))?;
+        }
+        Ok(page)
     }
 
     fn list_append(
@@ -161,16 +192,21 @@ impl StateAccess for CallState {
         values: &mut dyn Iterator<Item = &[u8]>,
     ) -> Result<(), StateError> {
         let slot = self.written_slot(origin)?;
-        self.overlay.append((state, slot), values)
+        match self.stamp(state, origin) {
+            Some(stamp) => self.overlay.append((state, slot), &mut values.map(|value| stamped(stamp, value))),
+            None => self.overlay.append((state, slot), &mut values.map(Value::from)),
+        }
     }
 
     fn list_length(&mut self, state: u16, origin: u32) -> Result<u64, StateError> {
         let slot = self.slot(origin)?;
+        self.read(state, slot, origin, None)?;
         self.length(state, slot)
     }
 
     fn list_page(&mut self, state: u16, origin: u32, start: u64, limit: u32) -> Result<Column, StateError> {
         let slot = self.slot(origin)?;
+        self.read(state, slot, origin, None)?;
         self.elements(state, slot, start, limit as usize)
     }
 
@@ -198,7 +234,7 @@ impl StateAccess for CallState {
 
     fn broadcast_put(&mut self, state: u16, name: &[u8], value: &[u8]) -> Result<(), StateError> {
         self.overlay.act_for(None);
-        self.overlay.write_entry((state, NO_SLOT), name, Some(value))
+        self.overlay.write_entry((state, NO_SLOT), name, Some(Value::from(value)))
     }
 
     fn broadcast_remove(&mut self, state: u16, name: &[u8]) -> Result<(), StateError> {
@@ -220,7 +256,7 @@ impl StateAccess for CallState {
     fn operator_replace(&mut self, state: u16, values: &mut dyn Iterator<Item = &[u8]>) -> Result<(), StateError> {
         self.overlay.act_for(None);
         self.overlay.clear_list((state, NO_SLOT))?;
-        self.overlay.append((state, NO_SLOT), values)
+        self.overlay.append((state, NO_SLOT), &mut values.map(Value::from))
     }
 
     fn mark(&mut self) -> u32 {

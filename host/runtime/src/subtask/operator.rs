@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wasmill_core::contract::{OperatorContract, RIDES_WITH_TIMERS};
+use wasmill_core::contract::{OperatorContract, RIDES_WITH_TIMERS, TimeDomain, Ttl};
 use wasmill_core::element::Stamp;
 use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::key_group::KeyGroupRange;
@@ -92,6 +92,8 @@ pub struct OperatorSubtask {
     restored: Timestamp,
     /// The watermark that was sent on last.
     passed: Timestamp,
+    /// Entries of some state expire by the watermark: all records of a call have the same.
+    lives_by_event_time: bool,
     /// The states that ride along with timers.
     eager_timers: Vec<Eager>,
     /// Emits that are not sent on yet, by output.
@@ -113,6 +115,8 @@ impl OperatorSubtask {
         let inputs = u16::try_from(options.contract.inputs.len()).unwrap_or(u16::MAX);
         let eager = (0..inputs.max(1)).map(|input| riding(&options.contract, input)).collect();
         let eager_timers = riding(&options.contract, RIDES_WITH_TIMERS);
+        let by_event_time = |ttl: Ttl| ttl.domain == TimeDomain::Event;
+        let lives_by_event_time = options.contract.states.iter().any(|state| state.ttl.is_some_and(by_event_time));
         // The late ones, which come last, have batches of their own.
         let emitted = vec![RecordBatch::default(); outputs.len().saturating_sub(options.late_outputs)];
         let mut batcher = Batcher::new(options.batch_records, options.batch_bytes);
@@ -138,6 +142,7 @@ impl OperatorSubtask {
             input: 0,
             eager,
             passed: Timestamp::MIN,
+            lives_by_event_time,
             eager_timers,
             emitted,
             late,
@@ -257,12 +262,13 @@ impl OperatorSubtask {
         Ok(())
     }
 
-    /// The watermark advances behind what is gathered. Where it makes a timer due, what is gathered ends there.
+    /// The watermark advances behind what is gathered. Where it makes a timer due, or entries expire by it, what is gathered ends
+    /// there.
     fn advance(&mut self, watermark: Timestamp) -> Result<(), Fault> {
         self.batcher.advance(watermark);
         self.late.mark(watermark);
         self.context.meter.watermark(watermark);
-        if self.is_due(Domain::Event, watermark) { self.call() } else { Ok(()) }
+        if self.lives_by_event_time || self.is_due(Domain::Event, watermark) { self.call() } else { Ok(()) }
     }
 
     /// Calls the guest with what is gathered and sends on all that was emitted.

@@ -8,6 +8,7 @@ use super::{Backend, RowCursor, Rows, Span, Writes};
 use crate::state::StateSpec;
 use crate::state::changes::{Changes, KeyChanges};
 use crate::state::error::Error;
+use crate::state::lifetime;
 use crate::state::row;
 use crate::state::scan::{Cursor, Range};
 
@@ -31,9 +32,11 @@ pub(in crate::state) struct EntryCursor<'a> {
     rows: RowCursor<'a>,
     state: usize,
     spec: &'a StateSpec,
-    /// Bytes before the name in a row's key, and before the value in its value.
+    /// Bytes before the name in a row's key, and before the stored value in its value, where it stands there as it is.
     name_at: usize,
-    value_at: usize,
+    value_at: Option<usize>,
+    /// The stored value where it does not.
+    stored: Vec<u8>,
 }
 
 impl Backend {
@@ -43,13 +46,14 @@ impl Backend {
         let (lower, upper) = bounds(head, range);
         let span = Span { lower: &lower, upper: &upper, reverse: range.reverse, again: true };
         let rows = self.cursor(state, &span)?;
-        let mut cursor = EntryCursor { backend: self, rows, state, spec, name_at: head.len() + 1, value_at: 0 };
+        let name_at = head.len() + 1;
+        let mut cursor = EntryCursor { backend: self, rows, state, spec, name_at, value_at: None, stored: Vec::new() };
         cursor.read()?;
         Ok(cursor)
     }
 
     /// Writes changes, in the order of their rows.
-    pub(in crate::state) fn write_changes(&self, changes: &Changes, versions: &[u32]) -> Result<(), Error> {
+    pub(in crate::state) fn write_changes(&self, changes: &Changes, forms: &[row::Form]) -> Result<(), Error> {
         let mut writes = self.writes();
         let (mut row, mut value) = (Vec::new(), Vec::new());
         for key in &changes.keys {
@@ -59,7 +63,7 @@ impl Backend {
             if key.cleared {
                 self.clear(state, &row, &mut writes)?;
             }
-            self.write_key(key, &mut row, &mut value, (&mut writes, versions[state]))?;
+            self.write_key(key, &mut row, &mut value, (&mut writes, forms[state]))?;
         }
         writes.finish()
     }
@@ -69,10 +73,10 @@ impl Backend {
         key: &KeyChanges,
         row: &mut Vec<u8>,
         value: &mut Vec<u8>,
-        (writes, version): (&mut Writes<'_>, u32),
+        (writes, form): (&mut Writes<'_>, row::Form),
     ) -> Result<(), Error> {
         let state = usize::from(key.state);
-        if key.head.entries == 0 {
+        if key.head.tally.entries == 0 {
             writes.delete(state, row)?;
         } else {
             value.clear();
@@ -86,7 +90,7 @@ impl Backend {
             match &change.value {
                 Some(bytes) => {
                     value.clear();
-                    row::encode_value(version, bytes, value);
+                    form.encode(bytes, value);
                     writes.put(state, row, value)?;
                 }
                 None => writes.delete(state, row)?,
@@ -119,12 +123,12 @@ impl EntryCursor<'_> {
         let Some((key, value)) = self.rows.item() else {
             return self.rows.check();
         };
-        let (found, bytes) =
-            row::decode_value(value).map_err(|reason| self.backend.bad_row(self.state, key, reason))?;
-        if found != self.spec.version {
-            return Err(self.backend.other_version(self.spec, found));
+        let found = row::decode_value(value).map_err(|reason| self.backend.bad_row(self.state, key, reason))?;
+        if found.version != self.spec.version {
+            return Err(self.backend.other_version(self.spec, found.version));
         }
-        self.value_at = value.len() - bytes.len();
+        let at = lifetime::find(found.entry, self.spec.ttl, value.len(), &mut self.stored);
+        self.value_at = at.map_err(|reason| self.backend.bad_row(self.state, key, reason))?;
         Ok(())
     }
 }
@@ -132,7 +136,8 @@ impl EntryCursor<'_> {
 impl Cursor for EntryCursor<'_> {
     fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
         let (key, value) = self.rows.item()?;
-        Some((&key[self.name_at..], Some(&value[self.value_at..])))
+        let stored = self.value_at.map_or(&self.stored[..], |at| &value[at..]);
+        Some((&key[self.name_at..], Some(stored)))
     }
 
     fn advance(&mut self) -> Result<(), Error> {

@@ -16,7 +16,7 @@ fn unkeyed(dir: &Path, range: KeyGroupRange) -> Options {
     options.states.truncate(1);
     for (name, kind) in [("b", StateKind::Broadcast), ("s", StateKind::OperatorSplit), ("u", StateKind::OperatorUnion)]
     {
-        options.states.push(StateSpec { name: StateName::new(name).unwrap(), kind, version: VERSION });
+        options.states.push(StateSpec { name: StateName::new(name).unwrap(), kind, version: VERSION, ttl: None });
     }
     options
 }

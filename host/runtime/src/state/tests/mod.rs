@@ -10,6 +10,7 @@ mod memory;
 mod model;
 mod restore;
 mod timers;
+mod ttl;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,13 +66,14 @@ const LIST: usize = 3;
 fn mixed(dir: &Path, range: KeyGroupRange, cache_bytes: usize) -> Options {
     let mut options = options(dir, range, 2 * cache_bytes);
     for (index, kind) in [(MAP, StateKind::Map), (LIST, StateKind::List)] {
-        options.states.push(StateSpec { name: state_name(index), kind, version: 1 });
+        options.states.push(StateSpec { name: state_name(index), kind, version: 1, ttl: None });
     }
     options
 }
 
 fn options(dir: &Path, range: KeyGroupRange, cache_bytes: usize) -> Options {
-    let states = (0..2).map(|index| StateSpec { name: state_name(index), kind: StateKind::Value, version: 1 });
+    let states =
+        (0..2).map(|index| StateSpec { name: state_name(index), kind: StateKind::Value, version: 1, ttl: None });
     Options {
         backend: backend(),
         dir: dir.to_owned(),

@@ -74,7 +74,8 @@ pub(super) fn a_state_that_is_new_begins_empty() {
     let (_rig, cut, _) = filled();
     let root = tempfile::tempdir().unwrap();
     let mut more = options(&root.path().join("state"), all(), 0);
-    more.states.insert(0, StateSpec { name: StateName::new("new").unwrap(), kind: StateKind::Value, version: 1 });
+    more.states
+        .insert(0, StateSpec { name: StateName::new("new").unwrap(), kind: StateKind::Value, version: 1, ttl: None });
     let mut state = KeyedState::open(more, Restore::Same { dir: cut.dir, counts: cut.counts.clone() }).unwrap();
     assert_eq!(load(&mut state, 0, &some_keys()), vec![None; some_keys().len()]);
     assert_eq!(load(&mut state, 1, &[vec![]]), [Some(vec![0])]);

@@ -26,7 +26,7 @@ impl CallState {
 
     pub(super) fn entry(&mut self, state: u16, slot: u32, name: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
         if let Some(own) = self.own_entry((state, slot), name) {
-            return Ok(own.map(<[u8]>::to_vec));
+            return Ok(own.map(|stored| self.unstamped(state, stored).to_vec()));
         }
         let keyed = keyed(&mut self.keyed)?;
         let (key, hash) = place(slot, (&self.keys, &self.hashes), keyed.no_key_hash());
@@ -51,7 +51,9 @@ impl CallState {
         for &(slot, name) in wanted {
             let own = self.overlay.maps.get(&(state, slot)).map(|writes| (writes.cleared, writes.entries.get(name)));
             match own {
-                Some((_, Some(value))) => found.push(value.as_deref()),
+                Some((_, Some(stored))) => {
+                    found.push(stored.as_deref().map(|stored| self.unstamped(state, stored)));
+                }
                 Some((true, None)) => found.push(None),
                 _ => {
                     let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
@@ -72,7 +74,9 @@ impl CallState {
         let (key, hash) = place(slot, (&self.keys, &self.hashes), none);
         let place = (usize::from(state), key, hash);
         match self.overlay.maps.get(&(state, slot)) {
-            Some(own) if own.cleared => Page::of(own.range(range), range, limit).map_err(failed),
+            Some(own) if own.cleared => {
+                keyed(&mut self.keyed)?.map_page_of(place.0, (range, limit), own.range(range)).map_err(failed)
+            }
             Some(own) => keyed(&mut self.keyed)?.map_page(place, range, limit, own.range(range)).map_err(failed),
             None => keyed(&mut self.keyed)?.map_page(place, range, limit, std::iter::empty()).map_err(failed),
         }
@@ -113,7 +117,7 @@ impl CallState {
             if page.len() >= limit || page.bytes().len() >= PAGE_BYTES {
                 break;
             }
-            page.push(value);
+            page.push(self.unstamped(state, value));
         }
         Ok(page)
     }

@@ -109,11 +109,12 @@ impl CallState {
             }
         }
         for (place, written) in &self.overlay.values {
-            value(keyed, *place, written.as_ref().map(|value| value.len() as u64))?;
+            let stamp = keyed.stamp_bytes(usize::from(place.0));
+            value(keyed, *place, written.as_ref().map(|value| (value.len() - stamp) as u64))?;
         }
         for (place, written) in &self.overlay.maps {
             let (state, (key, hash)) = (usize::from(place.0), of_slot(place.1));
-            let before = keyed.map_head(state, key, hash)?;
+            let (before, stamp) = (keyed.map_head(state, key, hash)?, keyed.stamp_bytes(state));
             let mut after = if written.cleared { Tally::default() } else { before };
             for (name, value) in &written.entries {
                 let tally = |value: usize| Tally { entries: 1, bytes: (key.len() + name.len() + value) as u64 };
@@ -121,16 +122,16 @@ impl CallState {
                 let old = old.map(tally).unwrap_or_default();
                 after.entries = after.entries.saturating_sub(old.entries);
                 after.bytes = after.bytes.saturating_sub(old.bytes);
-                after += value.as_ref().map(|value| tally(value.len())).unwrap_or_default();
+                after += value.as_ref().map(|value| tally(value.len() - stamp)).unwrap_or_default();
             }
             changes.push(Change { place: *place, before, after });
         }
         for (place, written) in &self.overlay.lists {
             let (state, (key, hash)) = (usize::from(place.0), of_slot(place.1));
-            let before = keyed.list_head(state, key, hash)?;
+            let (before, stamp) = (keyed.list_head(state, key, hash)?, keyed.stamp_bytes(state) as u64);
             let mut after = if written.cleared { Tally::default() } else { before };
             for value in &written.appended {
-                after += Tally { entries: 1, bytes: key.len() as u64 + POSITION_BYTES + value.len() as u64 };
+                after += Tally { entries: 1, bytes: key.len() as u64 + POSITION_BYTES + value.len() as u64 - stamp };
             }
             changes.push(Change { place: *place, before, after });
         }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::lifetime::Touch;
 use crate::guest::StateError;
 use crate::state::{Name, Value};
 
@@ -24,6 +25,8 @@ pub(super) struct Overlay {
     pub(super) values: HashMap<Place, Option<Vec<u8>>>,
     pub(super) maps: HashMap<Place, MapWrites>,
     pub(super) lists: HashMap<Place, ListWrites>,
+    /// Reads that refresh, which no rollback undoes.
+    pub(super) touches: Vec<Touch>,
     /// How to undo each write of this call.
     undo: Vec<Step>,
     bytes: usize,
@@ -38,6 +41,7 @@ impl Default for Overlay {
             values: HashMap::new(),
             maps: HashMap::new(),
             lists: HashMap::new(),
+            touches: Vec::new(),
             undo: Vec::new(),
             bytes: 0,
             limit: LIMIT,
@@ -103,6 +107,7 @@ impl Overlay {
         self.values.clear();
         self.maps.clear();
         self.lists.clear();
+        self.touches.clear();
         self.undo.clear();
         self.bytes = 0;
     }
@@ -114,12 +119,12 @@ impl Overlay {
         Ok(())
     }
 
-    pub(super) fn write_entry(&mut self, place: Place, name: &[u8], value: Option<&[u8]>) -> Result<(), StateError> {
+    pub(super) fn write_entry(&mut self, place: Place, name: &[u8], value: Option<Value>) -> Result<(), StateError> {
         // Twice: the map key is kept for the undo too.
-        let bytes = self.charge(2 * name.len() + value.map_or(0, <[u8]>::len))?;
+        let bytes = self.charge(2 * name.len() + value.as_ref().map_or(0, |value| value.len()))?;
         let name = Name::from(name);
         let entries = &mut self.maps.entry(place).or_default().entries;
-        let before = entries.insert(Name::clone(&name), value.map(Value::from));
+        let before = entries.insert(Name::clone(&name), value);
         self.wrote(Undo::Entry { place, name, before }, bytes);
         Ok(())
     }
@@ -132,7 +137,14 @@ impl Overlay {
         Ok(())
     }
 
-    pub(super) fn append(&mut self, place: Place, values: &mut dyn Iterator<Item = &[u8]>) -> Result<(), StateError> {
+    /// Keeps a read that refreshes; it counts as a write.
+    pub(super) fn touch(&mut self, touch: Touch) -> Result<(), StateError> {
+        self.charge(touch.bytes())?;
+        self.touches.push(touch);
+        Ok(())
+    }
+
+    pub(super) fn append(&mut self, place: Place, values: &mut dyn Iterator<Item = Value>) -> Result<(), StateError> {
         let bytes = self.charge(0)?;
         let before = self.lists.get(&place).map_or(0, |list| list.appended.len());
         self.wrote(Undo::Appended { place, before }, bytes);
@@ -141,7 +153,7 @@ impl Overlay {
             if let Some(step) = self.undo.last_mut() {
                 step.bytes += bytes;
             }
-            self.lists.entry(place).or_default().appended.push(Value::from(value));
+            self.lists.entry(place).or_default().appended.push(value);
         }
         Ok(())
     }

@@ -75,7 +75,7 @@ fn an_origin_outside_the_call_is_the_guests_fault() {
 /// A call over a state with the value state 0, the map state 1, the list state 2, the broadcast state 3 and the operator state 4, all in RocksDB where the cache has no bytes.
 fn call_over_state(cache_bytes: usize) -> (tempfile::TempDir, CallState) {
     let root = tempfile::tempdir().unwrap();
-    let state = |name: &str, kind| StateSpec { name: StateName::new(name).unwrap(), kind, version: 1 };
+    let state = |name: &str, kind| StateSpec { name: StateName::new(name).unwrap(), kind, version: 1, ttl: None };
     let max_parallelism = MaxParallelism::new(16).unwrap();
     let options = Options {
         dir: root.path().join("state"),
@@ -105,7 +105,7 @@ fn call_over_state(cache_bytes: usize) -> (tempfile::TempDir, CallState) {
 
 /// Applies the call, and has what it wrote go to RocksDB and from the cache as far as the budget says.
 fn applied(root: &tempfile::TempDir, call: &mut CallState, cut: usize) {
-    call.apply().unwrap();
+    call.apply(|_| false).unwrap();
     let (told, cuts) = mpsc::channel();
     let keyed = call.keyed().unwrap();
     keyed.freeze(root.path().join(cut.to_string()), Box::new(move |cut| told.send(cut).unwrap())).unwrap();

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use wasmill_core::fault::Fault;
 use wasmill_core::time::Timestamp;
 use wasmill_core::timer::Domain;
+use wasmill_core::ttl;
 
 use super::failure::Failure;
 use super::fire::Advance;
 use super::{Instances, OperatorSubtask, SHIP_BYTES, SHIP_RECORDS, fault_of_state, fire};
-use crate::guest::contract::{CLEAR, Eager, Effects, Now, OptionalColumn, SET};
+use crate::guest::contract::{CLEAR, Eager, Effects, Now, OptionalColumn, SET, TOUCHED};
 use crate::guest::packed;
 use crate::guest::{CallError, Guest};
-use crate::state::EagerOut;
+use crate::state::{EagerOut, stamp_into};
 use crate::subtask::Context;
 use crate::subtask::access::CallState;
 use crate::subtask::emit::{self, Origins};
@@ -132,13 +133,14 @@ impl OperatorSubtask {
 
     /// Loads the eager state and makes the call. The batch's keys stay lent to the call. The inner error is the call's own.
     fn guest_call(&mut self, watermark: Timestamp) -> Result<Result<Effects, CallError>, Fault> {
-        let processing_time = self.stamp.map_or_else(|| self.context.clock.now(), |stamp| stamp.processing_time);
-        let now = Now { watermark: watermark.as_millis(), processing_time: processing_time.as_millis() };
+        let processing = self.stamp.map_or_else(|| self.context.clock.now(), |stamp| stamp.processing_time);
+        let now = Now { watermark: watermark.as_millis(), processing_time: processing.as_millis() };
         let eager = &mut self.eager[usize::from(self.input)];
         {
             let mut call = self.call.lock();
             let call = &mut *call;
             self.batcher.lend(call);
+            call.set_now(ttl::Now { event: watermark, processing }, &self.batcher.times);
             load_eager(call, eager)?;
         }
         let (input, batch) = (self.input, self.batcher.batch());
@@ -191,7 +193,8 @@ pub(super) fn enter(
 pub(super) fn write(call: &mut CallState, effects: &Effects, advance: Option<&mut Advance>) -> Result<u64, Fault> {
     write_values(call, effects)?;
     let dropped = fire::change_timers(call, effects, advance)?;
-    call.apply().map_err(fault_of_state)?;
+    call.apply(|origin| packed::u32s(&effects.rejects.origins).any(|rejected| rejected == origin))
+        .map_err(fault_of_state)?;
     if let Some(keyed) = &mut call.keyed {
         keyed.maintain().map_err(fault_of_state)?;
     }
@@ -200,7 +203,7 @@ pub(super) fn write(call: &mut CallState, effects: &Effects, advance: Option<&mu
 
 /// Writes what the call wrote of the values that ride along.
 fn write_values(call: &mut CallState, effects: &Effects) -> Result<(), Fault> {
-    let Some(keyed) = &mut call.keyed else { return Ok(()) };
+    let mut stored = Vec::new();
     for writes in &effects.values {
         let state = usize::from(writes.state);
         let origins = packed::u32s(&writes.origins).zip(&writes.operations);
@@ -208,11 +211,18 @@ fn write_values(call: &mut CallState, effects: &Effects) -> Result<(), Fault> {
         for ((origin, &operation), end) in origins.zip(packed::u32s(&writes.values.ends)) {
             let value = &writes.values.bytes[start as usize..end as usize];
             start = end;
+            let stamp = call.stamp(writes.state, origin);
+            let Some(keyed) = &mut call.keyed else { return Ok(()) };
             let slot = call.slots[origin as usize] as usize;
             let (key, hash) = (call.keys.get(slot), call.hashes[slot]);
-            match operation {
-                SET => keyed.set_value(state, key, hash, value),
-                CLEAR => keyed.clear_value(state, key, hash),
+            match (operation, stamp) {
+                (SET, None) => keyed.set_value(state, key, hash, value),
+                (SET, Some(stamp)) => {
+                    stamp_into(stamp, value, &mut stored);
+                    keyed.set_value(state, key, hash, &stored)
+                }
+                (CLEAR, _) => keyed.clear_value(state, key, hash),
+                (TOUCHED, Some(stamp)) => keyed.touch((state, key, hash), None, stamp),
                 _ => Ok(()),
             }
             .map_err(fault_of_state)?;

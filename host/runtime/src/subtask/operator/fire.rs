@@ -12,6 +12,7 @@ use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::key_group::KeyHash;
 use wasmill_core::time::Timestamp;
 use wasmill_core::timer::{Domain, Timer, TimerId};
+use wasmill_core::ttl;
 
 use super::call::{enter, load_eager, write};
 use super::failure::{Failure, reason};
@@ -31,6 +32,8 @@ const MOST_REARMS: u32 = 1_000;
 pub(super) struct Advance {
     domain: Domain,
     until: Timestamp,
+    /// Event time as it was reached so far: at first the watermark before the advance.
+    reached: Timestamp,
     /// How often each key has set a timer that is due already.
     rearms: HashMap<Vec<u8>, u32>,
 }
@@ -68,7 +71,7 @@ impl OperatorSubtask {
         let now = self.context.clock.now();
         if self.is_due(Domain::Processing, now) {
             self.call()?;
-            self.fire(Domain::Processing, now)?;
+            self.fire(Domain::Processing, now, self.gate.watermark())?;
         }
         Ok(())
     }
@@ -80,9 +83,9 @@ impl OperatorSubtask {
         if watermark <= self.passed {
             return Ok(());
         }
-        self.passed = watermark;
+        let before = std::mem::replace(&mut self.passed, watermark);
         if watermark > self.restored && self.is_due(Domain::Event, watermark) {
-            self.fire(Domain::Event, watermark)?;
+            self.fire(Domain::Event, watermark, before)?;
         }
         if watermark == Timestamp::MAX {
             let dropped = match &mut self.call.lock().keyed {
@@ -95,22 +98,40 @@ impl OperatorSubtask {
         Ok(())
     }
 
-    /// Fires all timers of a domain that are due by `until`, and those that they set in turn.
-    fn fire(&mut self, domain: Domain, until: Timestamp) -> Result<(), Fault> {
-        let mut advance = Advance { domain, until, rearms: HashMap::new() };
+    /// Fires all timers of a domain that are due by `until`, and those that they set in turn; event time was at `reached` before.
+    fn fire(&mut self, domain: Domain, until: Timestamp, reached: Timestamp) -> Result<(), Fault> {
+        let mut advance = Advance { domain, until, reached, rearms: HashMap::new() };
         // No input's rules hold for timers.
         let input = std::mem::replace(&mut self.input, RIDES_WITH_TIMERS);
-        loop {
+        while let Some(until) = self.next_step(&mut advance) {
             let due = match &mut self.call.lock().keyed {
                 Some(keyed) => keyed.take_timers(domain, until, self.options.batch_records).map_err(fault_of_state)?,
                 None => Vec::new(),
             };
+            if due.is_empty() && until == advance.until {
+                break;
+            }
             if due.is_empty() {
-                self.input = input;
-                return Ok(());
+                continue;
             }
             self.round(&due, &mut advance).map_err(|fault| self.here(fault))?;
         }
+        self.input = input;
+        Ok(())
+    }
+
+    /// By when the timers of the next round are due; `None`: none is left. Where entries live by event time, the timers of a
+    /// round have one time, so that all it reads is read at that.
+    fn next_step(&self, advance: &mut Advance) -> Option<Timestamp> {
+        if advance.domain != Domain::Event || !self.lives_by_event_time {
+            return Some(advance.until);
+        }
+        let next = self.call.lock().keyed.as_ref()?.next_timer(Domain::Event)?;
+        if next > advance.until {
+            return None;
+        }
+        advance.reached = advance.reached.max(next);
+        Some(advance.reached)
     }
 
     /// One call for all of `due`; where that fails, one for each.
@@ -164,7 +185,12 @@ impl OperatorSubtask {
             watermark: if event { advance.until } else { self.gate.watermark() }.as_millis(),
             processing_time: if event { now } else { advance.until }.as_millis(),
         };
-        load_eager(&mut self.call.lock(), &mut self.eager_timers)?;
+        let lives = ttl::Now { event: advance.reached, processing: Timestamp::from_millis(now.processing_time) };
+        {
+            let mut call = self.call.lock();
+            call.set_now(lives, if event { &times } else { &[] });
+            load_eager(&mut call, &mut self.eager_timers)?;
+        }
         let eager = &self.eager_timers;
         let answer = enter(&mut self.instances, &self.context, |guest| guest.fire(now, &firing, eager))?;
         let shared = Arc::clone(&self.call);

@@ -250,7 +250,12 @@ pub(in crate::subtask::operator) fn run(setting: &Setting, records: &[&str]) -> 
     let contract = declared(broadcast);
     let keyed = crate::state::Options {
         dir: folder.path().join("state"),
-        states: vec![StateSpec { name: contract.states[0].name.clone(), kind: StateKind::Value, version: 1 }],
+        states: vec![StateSpec {
+            name: contract.states[0].name.clone(),
+            kind: StateKind::Value,
+            version: 1,
+            ttl: None,
+        }],
         range: KeyGroupRange::all(MaxParallelism::DEFAULT),
         max_parallelism: MaxParallelism::DEFAULT,
         cache_bytes: 1 << 20,

@@ -1,0 +1,251 @@
+//! Time to live: what can be read when, in memory, in RocksDB and after compaction; what is removed, and what is counted.
+
+use wasmill_core::contract::{Refresh, TimeDomain, Ttl, Visibility};
+use wasmill_core::time::Timestamp;
+use wasmill_core::ttl::{Now, Stamp};
+
+use super::*;
+
+fn ttl(domain: TimeDomain, refresh: Refresh) -> Ttl {
+    Ttl { milliseconds: 10_000, refresh, domain, visibility: Visibility::Strict, expired_output: None }
+}
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+/// The states of [`mixed`], all with this TTL or without one.
+fn living(ttl: Option<Ttl>) -> impl FnOnce(&Path) -> Options {
+    move |dir| {
+        let mut options = mixed(dir, all(), 1 << 20);
+        options.states.iter_mut().for_each(|state| state.ttl = ttl);
+        options
+    }
+}
+
+impl Rig {
+    fn set_now(&mut self, millis: i64) {
+        self.state.set_now(Now { event: at(millis), processing: at(millis) });
+    }
+
+    /// What is stored of a value that is written on behalf of a record of this time.
+    fn stored(&self, origin: i64, value: &[u8]) -> Value {
+        match self.state.stamp(0, at(origin)) {
+            Some(stamp) => stamped(stamp, value),
+            None => value.into(),
+        }
+    }
+
+    /// Writes a value, an entry and two elements of the key.
+    fn write_all(&mut self, key: &[u8], origin: i64) {
+        let value = self.stored(origin, key);
+        self.state.set_value(0, key, KeyHash::of(key), &value).unwrap();
+        self.state.map_put((MAP, key, KeyHash::of(key)), &b"name"[..].into(), value.clone()).unwrap();
+        self.state.list_append(LIST, key, KeyHash::of(key), [value.clone(), value]).unwrap();
+    }
+
+    /// Reads them: by look-up of many and of one, by map key and by page, by length and by page.
+    fn read_all(&mut self, key: &[u8]) -> [usize; 6] {
+        let eager = load(&mut self.state, 0, &[key.to_vec()]).into_iter().flatten().collect::<Vec<_>>();
+        let lazy = self.get(0, key);
+        assert!(eager.iter().chain(&lazy).chain(&self.entry(key, b"name")).all(|value| value == key));
+        let page = self.map(key, 10);
+        let elements = self.list(key, 10);
+        assert!(page.iter().map(|(_, value)| value).chain(&elements).all(|value| value == key));
+        let entry = usize::from(self.entry(key, b"name").is_some());
+        [eager.len(), usize::from(lazy.is_some()), entry, page.len(), self.length(key) as usize, elements.len()]
+    }
+
+    fn touch_all(&mut self, key: &[u8], origin: i64) {
+        let Some(stamp) = self.state.stamp(0, at(origin)) else { return };
+        let hash = KeyHash::of(key);
+        self.state.touch((0, key, hash), None, stamp).unwrap();
+        self.state.touch((MAP, key, hash), Some(&b"name"[..].into()), stamp).unwrap();
+        self.state.touch((LIST, key, hash), None, stamp).unwrap();
+    }
+
+    fn total(&self) -> (u64, u64) {
+        let total = self.state.counts().total();
+        (total.entries, total.bytes)
+    }
+}
+
+const ALL: [usize; 6] = [1, 1, 1, 1, 2, 2];
+const NONE: [usize; 6] = [0; 6];
+
+/// Where the rows are when they are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    InMemory,
+    Frozen,
+    /// Restored, so that every read asks RocksDB.
+    Restored,
+    Compacted,
+    /// Copied row by row, as at another parallelism.
+    Copied,
+}
+
+const KEPT: [Kept; 5] = [Kept::InMemory, Kept::Frozen, Kept::Restored, Kept::Compacted, Kept::Copied];
+
+/// The state goes on from where its rows are kept.
+fn keep(mut rig: Rig, kept: Kept, options: impl FnOnce(&Path) -> Options) -> Rig {
+    if kept == Kept::InMemory {
+        return rig;
+    }
+    let cut = rig.cut();
+    let dir = cut.dir.clone();
+    let restore = match kept {
+        Kept::InMemory | Kept::Frozen => return rig,
+        Kept::Compacted => {
+            rig.state.compact();
+            return rig;
+        }
+        Kept::Restored => Restore::Same { dir, counts: cut.counts },
+        Kept::Copied => Restore::Rows { dirs: vec![dir], counts: cut.counts },
+    };
+    Rig::open(options, restore)
+}
+
+#[test]
+fn l1_what_can_be_read_at_expiry_is_the_same_wherever_it_lies() {
+    for domain in [TimeDomain::Event, TimeDomain::Processing] {
+        for kept in KEPT {
+            let living = || living(Some(ttl(domain, Refresh::Write)));
+            for (now, expected) in [(9_999, ALL), (10_000, NONE), (10_001, NONE)] {
+                let mut rig = Rig::open(living(), Restore::Empty);
+                rig.set_now(0);
+                rig.write_all(b"key", 0);
+                let mut rig = keep(rig, kept, living());
+                rig.set_now(now);
+                assert_eq!(rig.read_all(b"key"), expected, "{domain:?} {kept:?} {now}");
+            }
+        }
+    }
+}
+
+#[test]
+fn l1_reads_refresh_where_they_are_declared_to() {
+    for domain in [TimeDomain::Event, TimeDomain::Processing] {
+        for kept in KEPT {
+            for (refresh, first_absent) in [(Refresh::ReadAndWrite, 16_000), (Refresh::Write, 10_000)] {
+                for (now, expected) in [(first_absent - 1, ALL), (first_absent, NONE)] {
+                    let living = || living(Some(ttl(domain, refresh)));
+                    let mut rig = Rig::open(living(), Restore::Empty);
+                    rig.set_now(0);
+                    rig.write_all(b"key", 0);
+                    rig.set_now(6_000);
+                    rig.touch_all(b"key", 0);
+                    let mut rig = keep(rig, kept, living());
+                    rig.set_now(now);
+                    assert_eq!(rig.read_all(b"key"), expected, "{domain:?} {kept:?} {refresh:?} {now}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn l1_what_has_expired_is_not_refreshed_by_a_read() {
+    let mut rig = Rig::open(living(Some(ttl(TimeDomain::Event, Refresh::ReadAndWrite))), Restore::Empty);
+    rig.set_now(0);
+    rig.write_all(b"key", 0);
+    rig.set_now(10_000);
+    rig.touch_all(b"key", 10_000);
+    assert_eq!(rig.read_all(b"key"), NONE);
+}
+
+#[test]
+fn event_time_stamps_take_the_later_of_record_and_watermark_and_never_go_back() {
+    let mut rig = Rig::open(living(Some(ttl(TimeDomain::Event, Refresh::Write))), Restore::Empty);
+    rig.set_now(5_000);
+    for (key, origin) in [(b"late", 1_000), (b"soon", 8_000)] {
+        rig.write_all(key, origin);
+    }
+    // A record behind the other's time does not take it back.
+    rig.write_all(b"soon", 6_000);
+    for (now, late, soon) in [(14_999, 1, 1), (15_000, 0, 1), (17_999, 0, 1), (18_000, 0, 0)] {
+        rig.set_now(now);
+        let read = |values: [usize; 6]| [values[0], values[2], values[3], values[4].min(1)];
+        assert_eq!(read(rig.read_all(b"late")), [late; 4], "{now}");
+        assert_eq!(read(rig.read_all(b"soon")), [soon; 4], "{now}");
+    }
+}
+
+#[test]
+fn what_is_found_expired_is_removed_and_counted_no_more() {
+    let mut rig = Rig::open(living(Some(ttl(TimeDomain::Event, Refresh::Write))), Restore::Empty);
+    rig.set_now(0);
+    rig.write_all(b"key", 0);
+    // Keys, names and positions, and what the guest wrote: no stamps.
+    assert_eq!(rig.total(), (4, 6 + (3 + 4 + 3) + 2 * (3 + 8 + 3)));
+    rig.set_now(10_000);
+    rig.read_all(b"key");
+    assert_eq!(rig.total(), (0, 0));
+    assert_eq!(rig.cut().counts.total().entries, 0);
+}
+
+#[test]
+fn elements_leave_at_the_front_and_the_rest_keep_their_places() {
+    let mut rig = Rig::open(living(Some(ttl(TimeDomain::Event, Refresh::Write))), Restore::Empty);
+    let hash = KeyHash::of(b"k");
+    for index in 0..200u32 {
+        rig.set_now(i64::from(index) * 100);
+        let value = rig.stored(0, &index.to_be_bytes());
+        rig.state.list_append(LIST, b"k", hash, [value]).unwrap();
+    }
+    for round in 0..3 {
+        rig.set_now(15_000 + round);
+        // Those stamped 0 to 5,000 have expired.
+        assert_eq!(rig.length(b"k"), 149, "{round}");
+        assert_eq!(rig.elements(b"k", 0, 1), [51u32.to_be_bytes()]);
+        assert_eq!(rig.elements(b"k", 148, 9), [199u32.to_be_bytes()]);
+        assert_eq!(rig.list(b"k", 40).len(), 149);
+        if round == 0 {
+            let value = rig.cut();
+            rig = Rig::open(
+                living(Some(ttl(TimeDomain::Event, Refresh::Write))),
+                Restore::Same { dir: value.dir, counts: value.counts },
+            );
+        }
+    }
+    let value = rig.stored(0, b"last");
+    rig.state.list_append(LIST, b"k", hash, [value]).unwrap();
+    assert_eq!((rig.length(b"k"), rig.elements(b"k", 149, 1)), (150, vec![b"last".to_vec()]));
+    rig.set_now(40_000);
+    assert_eq!((rig.length(b"k"), rig.total()), (0, (0, 0)));
+}
+
+#[test]
+fn relaxed_entries_are_read_until_they_are_cleaned() {
+    let relaxed = Ttl { visibility: Visibility::Relaxed, ..ttl(TimeDomain::Event, Refresh::Write) };
+    let mut rig = Rig::open(living(Some(relaxed)), Restore::Empty);
+    rig.set_now(0);
+    rig.write_all(b"key", 0);
+    rig.set_now(50_000);
+    assert_eq!(rig.read_all(b"key"), ALL);
+}
+
+#[test]
+fn l6_the_largest_ttl_never_expires_and_a_clock_far_ahead_overflows_nothing() {
+    for milliseconds in [i64::MAX as u64, 1 << 53] {
+        let ttl = Ttl { milliseconds, ..ttl(TimeDomain::Processing, Refresh::ReadAndWrite) };
+        let mut rig = Rig::open(living(Some(ttl)), Restore::Empty);
+        rig.set_now(1_800_000_000_000);
+        rig.write_all(b"key", 0);
+        for now in [1_800_003_600_000, Timestamp::MAX.as_millis()] {
+            rig.set_now(now);
+            rig.touch_all(b"key", 0);
+            assert_eq!(rig.read_all(b"key"), ALL, "{milliseconds} {now}");
+        }
+    }
+}
+
+#[test]
+fn a_state_without_a_ttl_stores_no_byte_more() {
+    let mut rig = Rig::open(living(None), Restore::Empty);
+    rig.set_now(0);
+    assert_eq!(rig.state.stamp(0, at(0)), None::<Stamp>);
+    rig.write_all(b"key", 0);
+    rig.cut();
+    assert_eq!(rig.state.written_rows(0), [b"\x00\x01key".to_vec()]);
+}
