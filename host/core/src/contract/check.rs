@@ -129,6 +129,11 @@ pub enum Error {
         /// How many outputs there are.
         outputs: usize,
     },
+    /// Expired entries are to go to an output, which this build does not do.
+    #[error(
+        "state `{0}` sends expired entries to an output, which this build does not do yet: leave `expired-output` out, or set a timer"
+    )]
+    ExpiredNotYet(StateName),
     /// A name that checkpoints use for something else.
     #[error("state `{0}`: the name is wasmill's own; choose another")]
     Reserved(StateName),
@@ -318,7 +323,8 @@ impl OperatorContract {
             Some(output) if usize::from(output) >= self.outputs.len() => {
                 Err(Error::ExpiredOutput { state: state.name.clone(), output, outputs: self.outputs.len() })
             }
-            _ => Ok(()),
+            Some(_) => Err(Error::ExpiredNotYet(state.name.clone())),
+            None => Ok(()),
         }
     }
 
