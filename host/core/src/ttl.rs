@@ -5,6 +5,8 @@
 //!
 //! What is stored is the time of the last access, never that of expiry: so a later version may change, add or remove the TTL.
 
+use std::time::Duration;
+
 use crate::contract::{Refresh, TimeDomain, Ttl, Visibility};
 use crate::time::Timestamp;
 
@@ -109,6 +111,19 @@ impl Ttl {
             TimeDomain::Event => before.max(stamp),
             TimeDomain::Processing => stamp,
         }
+    }
+
+    /// Whether entries expire at the same times as under `other`.
+    #[must_use]
+    pub fn expires_as(&self, other: &Self) -> bool {
+        (self.milliseconds, self.domain) == (other.milliseconds, other.domain)
+    }
+
+    /// How long the background waits between two looks at all entries: an eighth of the TTL, at least a second and at most five
+    /// minutes.
+    #[must_use]
+    pub fn sweep_pause(&self) -> Duration {
+        Duration::from_millis(self.milliseconds / 8).clamp(Duration::from_secs(1), Duration::from_secs(300))
     }
 
     /// Whether reads renew the stamp.

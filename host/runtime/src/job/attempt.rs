@@ -13,6 +13,7 @@ use wasmill_core::checkpoint::log::{Restored, StartFrom, state};
 use wasmill_core::checkpoint::manifest::{Manifest, Operator, Split};
 use wasmill_core::checkpoint::restore::{self as rules, Plan, Target};
 use wasmill_core::commit;
+use wasmill_core::contract::OperatorContract;
 use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::graph::{Exchange, Node, NodeKind};
 use wasmill_core::id::{Attempt, OperatorUid, SubtaskId};
@@ -160,6 +161,7 @@ impl Claimed {
             cache_bytes: cache_bytes(pipeline),
             splits: plan.as_ref().map(|plan| owned_splits(plan)).unwrap_or_default(),
             merged_watermarks: plan.as_ref().map(|plan| plan.merged_watermarks.clone()).unwrap_or_default(),
+            contracts: restored.as_ref().map(super::state::declared).unwrap_or_default(),
             watermarks: plan.map(|plan| plan.watermarks).unwrap_or_default(),
             drifts: time::drifts(pipeline, &mailboxes),
             dir: dir.clone(),
@@ -222,6 +224,8 @@ struct Builder<'a> {
     /// What subtasks are told of one another's operator state.
     elements: BTreeMap<OperatorUid, Elements>,
     splits: BTreeMap<OperatorUid, Vec<Split>>,
+    /// What the components of the restored checkpoint declared.
+    contracts: BTreeMap<OperatorUid, OperatorContract>,
     /// The watermarks of the restored checkpoint.
     watermarks: BTreeMap<OperatorUid, Timestamp>,
     /// Those of the operators' broadcast inputs.
@@ -334,6 +338,8 @@ impl Builder<'_> {
             cache_bytes: self.cache_bytes,
             memory: &self.memory,
             elements: self.elements.get(&node.uid),
+            before: self.contracts.get(&node.uid),
+            watermark: self.watermark(node),
         };
         let (call, instances) = seat.take(begin.state)?;
         let options = operator::Options {

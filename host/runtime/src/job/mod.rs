@@ -9,6 +9,7 @@ pub(crate) mod operator;
 mod ports;
 mod prepared;
 mod restore;
+mod state;
 mod store;
 mod time;
 mod wire;

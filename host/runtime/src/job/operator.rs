@@ -10,11 +10,13 @@ use wasmill_core::contract::OperatorContract;
 use wasmill_core::fault::Fault;
 use wasmill_core::id::{Attempt, Parallelism, SubtaskId};
 use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
+use wasmill_core::time::Timestamp;
+use wasmill_core::ttl::Now;
 
 use crate::clock::SharedClock;
 use crate::config::operator::Limits as Declared;
 use crate::guest::{Component, GuestFactory, InstanceOptions, Limits, SharedState};
-use crate::state::{Elements, Error, KeyedState, Options, Restore, SharedMemory, StateBackend, StateSpec};
+use crate::state::{Elements, Error, Options, Restore, SharedMemory, StateBackend, StateSpec};
 use crate::subtask::operator::Instances;
 use crate::subtask::{CallState, StateLimits};
 
@@ -50,6 +52,10 @@ pub(crate) struct Seat<'a> {
     pub memory: &'a SharedMemory,
     /// The elements of operator state that all subtasks of a checkpoint had, where it must be told them.
     pub elements: Option<&'a Elements>,
+    /// What the component declared that wrote what is restored, and the watermark that is restored.
+    pub before: Option<&'a OperatorContract>,
+    /// See `before`.
+    pub watermark: Timestamp,
 }
 
 impl Seat<'_> {
@@ -71,9 +77,10 @@ impl Seat<'_> {
                 clock: Arc::clone(self.clock),
                 place: self.id.to_string(),
             };
-            let failed = |error: Error| Fault::new(error.kind(), error);
-            let mut keyed = KeyedState::open(options, restore).map_err(failed)?;
+            let now = Now { event: self.watermark, processing: self.clock.now() };
+            let mut keyed = super::state::open(options, restore, (self.before, contract), now)?;
             if let Some(elements) = self.elements {
+                let failed = |error: Error| Fault::new(error.kind(), error);
                 keyed.take_elements(elements, self.id.index, self.parallelism).map_err(failed)?;
             }
             Some(keyed)

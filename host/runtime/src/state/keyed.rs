@@ -25,6 +25,7 @@ use super::lifetime::{self, Lifetimes, Sight};
 use super::restore::{self, Begun};
 use super::run::Name;
 use super::runs::Runs;
+use super::sweep::Sweep;
 use super::timers::TimerStore;
 use super::value::Missing;
 use super::writer::{CutJob, Job, Tools, Writer};
@@ -76,6 +77,7 @@ pub struct KeyedState {
     pub(super) spots: Vec<Option<Spot>>,
     pub(super) missing: Missing,
     pub(super) lifetimes: Lifetimes,
+    pub(super) sweep: Sweep,
     /// Memory for a stored value that is put together.
     pub(super) stored: Vec<u8>,
     _lock: File,
@@ -138,6 +140,7 @@ impl KeyedState {
             spots: Vec::new(),
             missing: Missing::default(),
             lifetimes,
+            sweep: Sweep::default(),
             stored: Vec::new(),
             _lock: lock,
         })

@@ -3,8 +3,8 @@
 //! Owns every byte of keyed state between two calls of the guest, its local cuts and its restore from them; the sole importer
 //! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed`, `value`, `map`, `list`, `timer` (the
 //! seam's methods), `elements` (state of no key); of values `cache` and `layer` (memory); of maps and lists `collection` (what they share),
-//! `runs`, `run` and `changes` (memory), `scan`; `timers`; `lifetime` (stamps); `writer` (the background thread), `backend` (what holds the
-//! rows: `rocksdb` or `memory`), `restore`, `row` (stored rows).
+//! `runs`, `run` and `changes` (memory), `scan`; `timers`; `lifetime` (stamps), `sweep` and `purge` (what has expired); `writer` (the
+//! background thread), `backend` (what holds the rows: `rocksdb` or `memory`), `restore`, `row` (stored rows).
 
 mod backend;
 mod cache;
@@ -18,12 +18,14 @@ mod lifetime;
 mod list;
 mod map;
 mod memory;
+mod purge;
 mod restore;
 mod rocksdb;
 mod row;
 mod run;
 mod runs;
 mod scan;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod timer;

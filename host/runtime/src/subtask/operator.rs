@@ -10,6 +10,7 @@ mod instances;
 mod isolation;
 mod merged;
 mod snapshot;
+mod sweep;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ use crate::telemetry::SubtaskMeter;
 use self::failure::Aside;
 pub use self::instances::Instances;
 pub use self::snapshot::{Cut, Snapshots};
+use self::sweep::Sweeps;
 
 /// Records that gather in an output before they are sent on while more input is there.
 const SHIP_RECORDS: usize = 1024;
@@ -94,6 +96,7 @@ pub struct OperatorSubtask {
     passed: Timestamp,
     /// Entries of some state expire by the watermark: all records of a call have the same.
     lives_by_event_time: bool,
+    sweeps: Option<Sweeps>,
     /// The states that ride along with timers.
     eager_timers: Vec<Eager>,
     /// Emits that are not sent on yet, by output.
@@ -117,6 +120,7 @@ impl OperatorSubtask {
         let eager_timers = riding(&options.contract, RIDES_WITH_TIMERS);
         let by_event_time = |ttl: Ttl| ttl.domain == TimeDomain::Event;
         let lives_by_event_time = options.contract.states.iter().any(|state| state.ttl.is_some_and(by_event_time));
+        let sweeps = Sweeps::of(&options.contract);
         // The late ones, which come last, have batches of their own.
         let emitted = vec![RecordBatch::default(); outputs.len().saturating_sub(options.late_outputs)];
         let mut batcher = Batcher::new(options.batch_records, options.batch_bytes);
@@ -143,6 +147,7 @@ impl OperatorSubtask {
             eager,
             passed: Timestamp::MIN,
             lives_by_event_time,
+            sweeps,
             eager_timers,
             emitted,
             late,
@@ -156,6 +161,9 @@ impl OperatorSubtask {
     /// Whatever ends the attempt.
     pub fn run(mut self) -> Result<(), Fault> {
         while !self.serve()? {
+            if !self.stopping {
+                self.sweep()?;
+            }
             if self.stopping {
                 self.context.mailbox.bell().wait(IDLE_WAIT);
             } else if !self.outputs.have_room() {
@@ -224,7 +232,7 @@ impl OperatorSubtask {
 
     fn wait(&self, account: impl FnOnce(&SubtaskMeter, Duration)) {
         let begin = self.context.clock.monotonic();
-        self.context.mailbox.bell().wait(self.until_due(IDLE_WAIT));
+        self.context.mailbox.bell().wait(self.until_sweep(self.until_due(IDLE_WAIT)));
         account(&self.context.meter, self.context.clock.monotonic().saturating_sub(begin));
     }
 

@@ -201,6 +201,8 @@ impl Stage {
             cache_bytes: STATE_BYTES,
             memory: &memory,
             elements: None,
+            before: None,
+            watermark: Timestamp::MIN,
         };
         let (call, instances) = seat.take(Restore::Empty)?;
         let (inputs, outputs) = (contract.inputs.len().max(1), contract.outputs.len().max(1) + 1);

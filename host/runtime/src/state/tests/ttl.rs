@@ -249,3 +249,97 @@ fn a_state_without_a_ttl_stores_no_byte_more() {
     rig.cut();
     assert_eq!(rig.state.written_rows(0), [b"\x00\x01key".to_vec()]);
 }
+
+/// Goes on from a cut with other declarations, as a new version does.
+fn upgrade(mut rig: Rig, copied: bool, options: impl FnOnce(&Path) -> Options) -> Rig {
+    let LocalCut { dir, counts, .. } = rig.cut();
+    let restore = if copied { Restore::Rows { dirs: vec![dir], counts } } else { Restore::Same { dir, counts } };
+    Rig::open(options, restore)
+}
+
+#[test]
+fn l4_a_ttl_may_come_and_go_and_values_stay_as_they_are() {
+    let minute = Ttl { milliseconds: 60_000, ..ttl(TimeDomain::Processing, Refresh::ReadAndWrite) };
+    let keys: Vec<Vec<u8>> = (0..1_000).map(|key| format!("key-{key}").into_bytes()).collect();
+    for copied in [false, true] {
+        let mut rig = Rig::open(living(None), Restore::Empty);
+        rig.set_now(1_000_000);
+        keys.iter().for_each(|key| rig.write_all(key, 0));
+        let counted = rig.total();
+
+        let mut rig = upgrade(rig, copied, living(Some(minute)));
+        rig.set_now(2_000_000);
+        while !rig.state.sweep(1_000).unwrap() {}
+        assert!(keys.iter().all(|key| rig.read_all(key) == ALL));
+        rig.set_now(2_030_000);
+        keys.iter().step_by(2).for_each(|key| rig.touch_all(key, 0));
+        rig.set_now(2_059_999);
+        assert_eq!((rig.read_all(&keys[1]), rig.total()), (ALL, counted));
+        rig.set_now(2_060_000);
+        assert_eq!((rig.read_all(&keys[0]), rig.read_all(&keys[1])), (ALL, NONE));
+
+        let mut rig = upgrade(rig, copied, living(None));
+        for state in [0, MAP, LIST] {
+            let now = Now { event: Timestamp::MIN, processing: at(2_060_000) };
+            rig.state.purge(state, minute, now).unwrap();
+        }
+        rig.set_now(1_000_000_000);
+        for (index, key) in keys.iter().enumerate() {
+            assert_eq!(rig.read_all(key), if index % 2 == 0 { ALL } else { NONE }, "{index}");
+        }
+        assert_eq!(rig.total().0, counted.0 / 2);
+        let rig = upgrade(rig, true, living(None));
+        assert_eq!(rig.total().0, counted.0 / 2, "the rows are as many as are counted");
+    }
+}
+
+#[test]
+fn the_sweep_removes_what_nobody_reads_and_nothing_else() {
+    for domain in [TimeDomain::Event, TimeDomain::Processing] {
+        let mut rig = Rig::open(living(Some(ttl(domain, Refresh::Write))), Restore::Empty);
+        rig.set_now(0);
+        (0..300u32).for_each(|key| rig.write_all(&key.to_be_bytes(), 0));
+        rig.set_now(5_000);
+        rig.write_all(b"alive", 0);
+        rig.cut();
+        rig.set_now(10_000);
+        let mut steps = 0;
+        while !rig.state.sweep(100).unwrap() {
+            rig.state.maintain().unwrap();
+            steps += 1;
+        }
+        // Of each key a value, a head and an entry, a head and two elements.
+        assert!(steps >= 301 * 6 / 100, "{steps} steps of at most 100 rows");
+        assert_eq!(rig.total().0, 4);
+        rig.cut();
+        assert_eq!([0, MAP, LIST].map(|state| rig.state.written_rows(state).len()), [1, 2, 3]);
+        assert_eq!(rig.read_all(b"alive"), ALL);
+    }
+}
+
+#[test]
+fn the_sweep_goes_by_what_was_written_last_not_by_the_row() {
+    let mut rig = Rig::open(living(Some(ttl(TimeDomain::Event, Refresh::ReadAndWrite))), Restore::Empty);
+    rig.set_now(0);
+    rig.write_all(b"key", 0);
+    rig.cut();
+    rig.set_now(9_000);
+    rig.touch_all(b"key", 9_000);
+    rig.set_now(12_000);
+    while !rig.state.sweep(1).unwrap() {}
+    assert_eq!(rig.read_all(b"key"), ALL);
+}
+
+#[test]
+fn l4_the_sweep_stamps_what_has_no_stamp_so_that_restarts_do_not_prolong_it() {
+    let mut rig = Rig::open(living(None), Restore::Empty);
+    rig.write_all(b"key", 0);
+    let mut rig = upgrade(rig, false, living(Some(ttl(TimeDomain::Processing, Refresh::Write))));
+    rig.set_now(1_000_000);
+    while !rig.state.sweep(10).unwrap() {}
+    let mut rig = upgrade(rig, false, living(Some(ttl(TimeDomain::Processing, Refresh::Write))));
+    rig.set_now(1_009_999);
+    assert_eq!(rig.read_all(b"key"), ALL);
+    rig.set_now(1_010_000);
+    assert_eq!(rig.read_all(b"key"), NONE);
+}
