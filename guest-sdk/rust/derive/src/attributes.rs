@@ -7,6 +7,8 @@ use syn::meta::ParseNestedMeta;
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Error, Expr, ExprLit, Ident, Lit, LitInt, LitStr, Meta, Result, Token, Type, parenthesized};
 
+use crate::ttl::TtlAttribute;
+
 /// `#[operator(name = "..", version = "..", key = T, input("..", headers), output("..", headers), timers(list))]`
 #[derive(Default)]
 pub(crate) struct OperatorAttribute {
@@ -33,7 +35,7 @@ pub(crate) struct PortAttribute {
     pub(crate) broadcast: bool,
 }
 
-/// `#[state(name = "..", version = 1, lazy, rides_with("input"), renamed_from(".."))]`
+/// `#[state(name = "..", version = 1, lazy, rides_with("input"), renamed_from(".."), ttl = "..", time = "..")]`
 #[derive(Default)]
 pub(crate) struct StateAttribute {
     pub(crate) name: Option<LitStr>,
@@ -42,6 +44,7 @@ pub(crate) struct StateAttribute {
     pub(crate) rides_with: Vec<LitStr>,
     pub(crate) rides_with_timers: bool,
     pub(crate) renamed_from: Vec<LitStr>,
+    pub(crate) ttl: TtlAttribute,
 }
 
 /// `#[config(name = "..", default = expression)]`
@@ -125,8 +128,10 @@ impl StateAttribute {
                 (parsed.rides_with, parsed.rides_with_timers) = names_or_timers(&meta)?;
             } else if meta.path.is_ident("renamed_from") {
                 parsed.renamed_from = names(&meta)?;
-            } else {
-                return Err(meta.error("unknown: use name, version, lazy, rides_with(..) or renamed_from(..)"));
+            } else if !parsed.ttl.take(&meta)? {
+                return Err(meta.error(
+                    "unknown: use name, version, lazy, rides_with(..), renamed_from(..), ttl, time, refresh or visibility",
+                ));
             }
             Ok(())
         })?;

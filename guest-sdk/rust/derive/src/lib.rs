@@ -4,6 +4,7 @@
 //! marked `#[config]` a configuration key, every other begins with its default. Does not own what the code calls.
 
 mod attributes;
+mod ttl;
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
@@ -27,7 +28,10 @@ use attributes::{ConfigAttribute, OperatorAttribute, PortAttribute, StateAttribu
 /// On a field of a state's type (`Value`, `Map`, `List`, `Broadcast`, `OperatorState` and the library's), `#[state(..)]` with,
 /// all optional: `name = ".."` (the field's in kebab-case else), `version = N` (the schema version, 1 else), `lazy` (fetched on
 /// demand and not with every batch), `rides_with("input", timers)` (only the batches of these inputs, or timers, bring it),
-/// `renamed_from("..")`. A state type under another name needs `#[state]`.
+/// `renamed_from("..")`. A state type under another name needs `#[state]`. Of `Value`, `Map` and `List` also how long their values,
+/// entries and elements live: `ttl = "90s"` (ms, s, m, h, d) with `time = "event"` (by the watermark) or `"processing"` (by the
+/// clock), and optionally `refresh = "read-write"` (a `Value`'s reads renew it too, not its writes alone) and
+/// `visibility = "relaxed"` (what has expired may be read until it is cleaned).
 ///
 /// On another field, `#[config]` or `#[config(name = "..", default = expression)]`: the key of that name (the field's in
 /// kebab-case else) in the pipeline's `config`; required unless it has a default or is an `Option`. The doc comment is what
@@ -201,6 +205,7 @@ fn describe(ident: &Ident, attribute: &OperatorAttribute, parts: &[Part<'_>]) ->
 fn state_descriptor(ty: &Type, name: &str, state: &StateAttribute, operator: &OperatorAttribute) -> Result<Tokens> {
     let version = state.version.as_ref().map_or_else(|| quote!(1), |version| quote!(#version));
     let (lazy, renamed_from) = (state.lazy, &state.renamed_from);
+    let ttl = state.ttl.declared(&last_segment(ty).map(Ident::to_string).unwrap_or_default())?;
     let mut rides_with = Vec::new();
     for name in &state.rides_with {
         match operator.inputs.iter().position(|port| port.name.value() == name.value()) {
@@ -217,14 +222,16 @@ fn state_descriptor(ty: &Type, name: &str, state: &StateAttribute, operator: &Op
             lazy: #lazy,
             rides_with: &[#(#rides_with),*],
             renamed_from: &[#(#renamed_from),*],
+            ttl: #ttl,
         }, &mut states);
     })
 }
 
 fn build(parts: &[Part<'_>]) -> Tokens {
     let fields = parts.iter().map(|Part { ident, ty, role }| match role {
-        Role::State { name, .. } => {
-            quote!(#ident: ::wasmill_guest::state::open::<#ty>(&mut states, #name))
+        Role::State { name, attribute } => {
+            let open = if attribute.ttl.is_refreshed_by_reads() { quote!(open_refreshed) } else { quote!(open) };
+            quote!(#ident: ::wasmill_guest::state::#open::<#ty>(&mut states, #name))
         }
         Role::Config { name, attribute, .. } => {
             let value = match &attribute.default {

@@ -10,6 +10,7 @@ mod host;
 mod list;
 mod map;
 mod overlay;
+mod reads;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ mod value;
 use std::fmt;
 
 use crate::bindings::wasmill::operator::types::{
-    Codec as CodecKind, Eager, Fault, StateDescriptor, StateKind, ValueWrites,
+    Codec as CodecKind, Eager, Fault, StateDescriptor, StateKind, Ttl, ValueWrites,
 };
 use crate::cbor::Encoder;
 use crate::error::{Error, fatal};
@@ -45,6 +46,8 @@ pub struct Declaration {
     pub rides_with: &'static [u16],
     /// Names it had.
     pub renamed_from: &'static [&'static str],
+    /// How long its values, entries or elements live; `None`: for ever.
+    pub ttl: Option<Ttl>,
 }
 
 /// Stands for timers among the inputs that a state rides along with.
@@ -66,6 +69,9 @@ pub trait State {
 
     /// The index given to [`State::open`].
     fn index(&self) -> u16;
+
+    /// From now on it tells the host of reads too.
+    fn refresh_by_reads(&mut self) {}
 
     /// Forgets the call before and takes what rides along with this one, one value for each of `slots` keys.
     ///
@@ -163,6 +169,13 @@ pub fn open<F: Field>(states: &mut u16, name: &'static str) -> F {
     F::open(first, name)
 }
 
+/// The same of a field whose reads refresh.
+pub fn open_refreshed<F: Field>(states: &mut u16, name: &'static str) -> F {
+    let mut field = open::<F>(states, name);
+    field.each_state(&mut |state| state.refresh_by_reads());
+    field
+}
+
 /// A declaration of a state that does not ride along.
 fn descriptor(declaration: Declaration, kind: StateKind, codec: CodecKind, value_type: String) -> StateDescriptor {
     StateDescriptor {
@@ -174,7 +187,7 @@ fn descriptor(declaration: Declaration, kind: StateKind, codec: CodecKind, value
         map_key_type: None,
         lazy: false,
         rides_with: Vec::new(),
-        ttl: None,
+        ttl: declaration.ttl,
         renamed_from: declaration.renamed_from.iter().map(|&name| name.to_owned()).collect(),
         migrates_from: Vec::new(),
     }

@@ -5,6 +5,7 @@
 
 use std::marker::PhantomData;
 
+use super::reads::Reads;
 use super::{Cbor, Codec, Declaration, Host, State, descriptor};
 use crate::bindings::wasmill::operator::types::{Eager, Fault, StateDescriptor, StateKind, ValueWrites};
 use crate::cbor::{self, Encoder};
@@ -14,6 +15,7 @@ use crate::error::{Error, Result, fatal};
 
 const CLEAR: u8 = 0;
 const SET: u8 = 1;
+const TOUCHED: u8 = 2;
 
 /// A value for each key, of type `T`, written as CBOR or (`Value<Vec<u8>, Raw>`) as raw bytes.
 ///
@@ -27,6 +29,8 @@ pub struct Value<T, C = Cbor> {
     dirty: Vec<u32>,
     eager: Option<Eager>,
     undo: Option<Undo<T>>,
+    /// Where reads refresh: who read or wrote each key.
+    reads: Option<Reads>,
     scratch: Vec<u8>,
     codec: PhantomData<C>,
 }
@@ -69,6 +73,7 @@ impl<T, C: Codec<T>> Value<T, C> {
     #[inline]
     pub fn read(&mut self, ctx: &mut Context<'_>) -> Result<Option<&T>> {
         let slot = ctx.slot();
+        self.note(slot, ctx);
         self.load(slot, ctx)?;
         Ok(match &self.cells[slot] {
             Cell::Clean(value) | Cell::Dirty { value, .. } => value.as_ref(),
@@ -125,6 +130,16 @@ impl<T, C: Codec<T>> Value<T, C> {
         }
     }
 
+    /// Where reads refresh, notes who reads; what does not ride along is asked for again, so that the host knows.
+    fn note(&mut self, slot: usize, ctx: &Context<'_>) {
+        let Some(reads) = &mut self.reads else { return };
+        if self.eager.is_some() {
+            reads.read(slot, ctx.origin(), |origin| ctx.origins.time(origin));
+        } else if let Some(cell) = self.cells.get_mut(slot) {
+            *cell = Cell::Unread;
+        }
+    }
+
     /// Makes sure that the cell is known.
     #[inline]
     fn load(&mut self, slot: usize, ctx: &mut Context<'_>) -> Result {
@@ -160,6 +175,9 @@ impl<T, C: Codec<T>> Value<T, C> {
     #[inline]
     fn write(&mut self, ctx: &Context<'_>, value: Option<T>) {
         let mut origin = ctx.origin();
+        if let Some(reads) = &mut self.reads {
+            reads.read(ctx.slot(), origin, |origin| ctx.origins.time(origin));
+        }
         match self.cells.get(ctx.slot()) {
             Some(&Cell::Dirty { origin: before, .. }) => {
                 if ctx.origins.time(before) > ctx.time() {
@@ -217,6 +235,7 @@ impl<T, C: Codec<T>> State for Value<T, C> {
             dirty: Vec::new(),
             eager: None,
             undo: None,
+            reads: None,
             scratch: Vec::new(),
             codec: PhantomData,
         }
@@ -239,6 +258,9 @@ impl<T, C: Codec<T>> State for Value<T, C> {
         self.cells.resize_with(slots, || Cell::Unread);
         self.dirty.clear();
         self.undo = None;
+        if let Some(reads) = &mut self.reads {
+            reads.begin(slots);
+        }
         self.eager = eager;
         if let Some(eager) = &self.eager {
             let values = Strings::check(&eager.values.values).map_err(fatal)?;
@@ -249,7 +271,14 @@ impl<T, C: Codec<T>> State for Value<T, C> {
         Ok(())
     }
 
+    fn refresh_by_reads(&mut self) {
+        self.reads = Some(Reads::default());
+    }
+
     fn undo(&mut self, origin: u32) {
+        if let Some(reads) = &mut self.reads {
+            reads.undo(origin);
+        }
         if let Some(undo) = self.undo.take_if(|undo| undo.origin == origin) {
             let after = std::mem::replace(&mut self.cells[undo.slot], undo.cell);
             if matches!(after, Cell::Dirty { .. }) && !matches!(self.cells[undo.slot], Cell::Dirty { .. }) {
@@ -260,7 +289,8 @@ impl<T, C: Codec<T>> State for Value<T, C> {
     }
 
     fn finish(&mut self, encoder: &mut Encoder, _: &mut Host) -> std::result::Result<Option<ValueWrites>, Fault> {
-        if self.dirty.is_empty() {
+        let touched = self.reads.as_ref().map_or(&[][..], Reads::slots);
+        if self.dirty.is_empty() && touched.is_empty() {
             return Ok(None);
         }
         let len = self.dirty.len();
@@ -272,6 +302,7 @@ impl<T, C: Codec<T>> State for Value<T, C> {
         );
         for &slot in &self.dirty {
             let Cell::Dirty { value, origin } = &self.cells[slot as usize] else { continue };
+            let origin = &self.reads.as_ref().and_then(|reads| reads.reader(slot as usize)).unwrap_or(*origin);
             let written = match value {
                 Some(value) => {
                     operations.push(SET);
@@ -284,6 +315,14 @@ impl<T, C: Codec<T>> State for Value<T, C> {
             };
             written.map_err(|error| super::unencodable(self.name, &error, *origin).into_fault())?;
             origins.extend_from_slice(&origin.to_le_bytes());
+        }
+        for &slot in touched {
+            let reader = self.reads.as_ref().and_then(|reads| reads.reader(slot as usize));
+            if let (Some(origin), Some(Cell::Clean(Some(_)))) = (reader, self.cells.get(slot as usize)) {
+                operations.push(TOUCHED);
+                values.push(&[]).map_err(fatal)?;
+                origins.extend_from_slice(&origin.to_le_bytes());
+            }
         }
         Ok(Some(ValueWrites { state: self.index, origins, operations, values: values.finish() }))
     }

@@ -117,6 +117,11 @@ impl Actors {
         self.slots.len()
     }
 
+    /// The time of an origin.
+    pub(super) fn time(&self, origin: u32) -> i64 {
+        self.times.get(origin as usize).copied().unwrap_or(i64::MIN)
+    }
+
     /// The key that an origin stands for.
     pub(super) fn key(&self, origin: u32) -> Result<Option<&[u8]>, Fault> {
         match self.slots.get(origin as usize) {

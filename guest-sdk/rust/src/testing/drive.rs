@@ -73,7 +73,8 @@ impl<O: Operator> Harness<O> {
         Ok(emitted)
     }
 
-    /// How many records make the next batch: those of one input, up to where a timer that waits falls due.
+    /// How many records make the next batch: those of one input, up to where a timer that waits falls due, or where entries may
+    /// expire.
     fn cut(&self, rest: &[Input]) -> Cut {
         let input = rest.first().map_or(0, |record| record.input);
         let mut cut = Cut { records: 0, runs: Vec::new(), after: self.now.watermark };
@@ -82,7 +83,8 @@ impl<O: Operator> Harness<O> {
             let Some(next) = record.then_watermark.filter(|next| *next > cut.after) else { continue };
             cut.runs.push(WatermarkRun { until: cut.records as u32, watermark: cut.after });
             cut.after = next;
-            if self.memory.timers.is_due(Domain::Event, Timestamp::from_millis(next)) {
+            let expires = self.memory.stamps.by_event_time();
+            if expires || self.memory.timers.is_due(Domain::Event, Timestamp::from_millis(next)) {
                 break;
             }
         }
@@ -102,6 +104,7 @@ impl<O: Operator> Harness<O> {
     ) -> Result<usize, Fault> {
         let formed = Formed::under(records, cut.runs.clone());
         let broadcast = O::INPUTS.get(usize::from(formed.input)).is_some_and(|port| port.broadcast);
+        self.memory.stamps.set_now(self.now.watermark, self.now.processing_time, true);
         let eager = self.memory.begin(&formed.actors, Some(formed.input), broadcast);
         let Self { instance, memory, recorder, now, .. } = self;
         let result = recorder.during(|| instance.process(memory, formed.input, *now, formed.batch, eager));
@@ -125,17 +128,24 @@ impl<O: Operator> Harness<O> {
     /// Fires what is due, round by round.
     fn advance(&mut self, domain: Domain, to: Timestamp, emitted: &mut Vec<Emitted>) -> Result<(), Fault> {
         let clock = match domain {
+            Domain::Event => self.now.watermark,
+            Domain::Processing => self.now.processing_time,
+        };
+        if to.as_millis() <= clock {
+            return Ok(());
+        }
+        let mut reached = self.now.watermark;
+        let clock = match domain {
             Domain::Event => &mut self.now.watermark,
             Domain::Processing => &mut self.now.processing_time,
         };
-        if to.as_millis() <= *clock {
-            return Ok(());
-        }
         *clock = to.as_millis();
         let mut set_here: BTreeMap<Key, (Vec<TimerId>, u32)> = BTreeMap::new();
         loop {
             let mut round = self.memory.timers.take_round(domain, to);
             if round.is_empty() {
+                self.memory.stamps.set_now(self.now.watermark, self.now.processing_time, true);
+                self.memory.expire();
                 return Ok(());
             }
             let mut over = None;
@@ -158,7 +168,15 @@ impl<O: Operator> Harness<O> {
                 }
                 _ => {}
             }
-            for timers in round.chunks(self.batch_size) {
+            let by_time = domain == Domain::Event && self.memory.stamps.by_event_time();
+            if by_time {
+                round.sort_by_key(|(_, id)| id.time);
+            }
+            for timers in round.chunks(if by_time { 1 } else { self.batch_size }) {
+                if let Some((_, id)) = timers.first().filter(|_| by_time) {
+                    reached = reached.max(id.time.as_millis());
+                }
+                self.memory.stamps.set_now(reached, self.now.processing_time, domain == Domain::Event);
                 for change in self.fire(timers, emitted)?.into_iter().filter(|change| change.set) {
                     set_here.entry(change.key).or_default().0.push(change.id);
                 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use super::batch::{Actors, column};
+use super::stamps::Stamps;
 use super::timers::Timers;
 use crate::bindings::wasmill::operator::state::{Bounds, Page, Timers as TimerPage};
 use crate::bindings::wasmill::operator::types::{
@@ -18,19 +19,20 @@ use crate::error::fatal;
 use crate::state::{StateHost, TIMERS};
 
 pub(crate) type Key = Option<Vec<u8>>;
-type Group = (u16, Key);
+pub(crate) type Group = (u16, Key);
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A row and what it held before.
-type Replaced = (Group, Vec<u8>, Option<Vec<u8>>);
+/// A row, what it held before and its stamp then.
+type Replaced = (Group, Vec<u8>, Option<Vec<u8>>, Option<i64>);
 
 /// All states of an operator.
 pub(crate) struct Memory {
     states: Vec<StateDescriptor>,
     groups: BTreeMap<Group, Rows>,
     pub(super) timers: Timers,
-    /// The keys of the call's origins.
-    origins: Vec<Key>,
+    pub(super) stamps: Stamps,
+    /// The keys of the call's origins, and their times.
+    origins: Vec<(Key, i64)>,
     /// Whether broadcast state may be written in this call.
     broadcast: bool,
     /// The states that ride along in this call.
@@ -47,6 +49,7 @@ impl Memory {
             states: states.to_vec(),
             groups: BTreeMap::new(),
             timers: Timers::default(),
+            stamps: Stamps::of(states),
             origins: Vec::new(),
             broadcast: false,
             riding: BTreeSet::new(),
@@ -76,7 +79,9 @@ impl Memory {
     }
 
     pub(crate) fn put(&mut self, state: u16, key: Key, row: Vec<u8>, value: Vec<u8>) {
-        self.groups.entry((state, key)).or_default().insert(row, value);
+        let group = (state, key);
+        self.stamps.wrote(&group, &row, true);
+        self.groups.entry(group).or_default().insert(row, value);
     }
 
     /// How many keys have something in a state.
@@ -93,7 +98,9 @@ impl Memory {
     pub(super) fn begin(&mut self, actors: &Actors, input: Option<u16>, broadcast: bool) -> Vec<Eager> {
         self.log.clear();
         self.broadcast = broadcast;
-        self.origins = (0..actors.len()).map(|r| actors.key(r as u32).ok().flatten().map(<[u8]>::to_vec)).collect();
+        let key = |origin| actors.key(origin).ok().flatten().map(<[u8]>::to_vec);
+        self.origins = (0..actors.len() as u32).map(|origin| (key(origin), actors.time(origin))).collect();
+        self.expire();
         let input = input.unwrap_or(TIMERS);
         let rides = |state: &StateDescriptor| {
             // A key belongs to one subtask, and a broadcast record comes to all.
@@ -117,6 +124,7 @@ impl Memory {
             let mut written = BTreeSet::new();
             for (index, origin) in U32s::check(origins).map_err(fatal)?.iter().enumerate() {
                 let key = actors.key(origin)?.map(<[u8]>::to_vec);
+                self.stamps.act_for(actors.time(origin));
                 if !self.riding.contains(state) || !written.insert(key.clone()) {
                     return Err(fatal(format_args!(
                         "the effects write state {state} twice, or one that does not ride"
@@ -125,6 +133,7 @@ impl Memory {
                 match operations.get(index) {
                     Some(0) => self.replace((*state, key), Vec::new(), None),
                     Some(1) => self.replace((*state, key), Vec::new(), Some(values.get(index).to_vec())),
+                    Some(2) => self.touch((*state, key)),
                     _ => return Err(fatal("the effects hold an operation that there is not")),
                 }
             }
@@ -138,14 +147,44 @@ impl Memory {
     }
 
     fn undo_to(&mut self, mark: usize) {
-        for (group, row, before) in self.log.split_off(mark).into_iter().rev() {
-            self.exchange(group, row, before);
+        for (group, row, before, stamp) in self.log.split_off(mark).into_iter().rev() {
+            self.exchange(group.clone(), row.clone(), before);
+            self.stamps.put_back(group, row, stamp);
         }
     }
 
     fn replace(&mut self, group: Group, row: Vec<u8>, value: Option<Vec<u8>>) {
+        let stamp = self.stamps.wrote(&group, &row, value.is_some());
         let before = self.exchange(group.clone(), row.clone(), value);
-        self.log.push((group, row, before));
+        self.log.push((group, row, before, stamp));
+    }
+
+    /// A value was read.
+    fn touch(&mut self, group: Group) {
+        let value = self.groups.get(&group).and_then(|rows| rows.get(&[][..])).cloned();
+        if let Some(value) = value.filter(|_| self.stamps.is_refreshed_by_reads(group.0)) {
+            self.replace(group, Vec::new(), Some(value));
+        }
+    }
+
+    /// Removes what has expired.
+    pub(super) fn expire(&mut self) {
+        let expired = self.stamps.expired();
+        for (group, row) in &expired {
+            self.stamps.wrote(group, row, false);
+            self.exchange(group.clone(), row.clone(), None);
+        }
+        let lists: BTreeSet<&Group> =
+            expired.iter().map(|(group, _)| group).filter(|group| self.stamps.is_list(group)).collect();
+        for group in lists {
+            // The elements that are left have their places counted from 0 again.
+            for (position, (row, value)) in (0u64..).zip(self.groups.remove(group).unwrap_or_default()) {
+                let stamp = self.stamps.wrote(group, &row, false);
+                let place = position.to_be_bytes().to_vec();
+                self.stamps.put_back(group.clone(), place.clone(), stamp);
+                self.groups.entry(group.clone()).or_default().insert(place, value);
+            }
+        }
     }
 
     fn exchange(&mut self, group: Group, row: Vec<u8>, value: Option<Vec<u8>>) -> Option<Vec<u8>> {
@@ -185,8 +224,9 @@ impl Memory {
     fn group(&mut self, state: u16, origin: u32, kind: StateKind) -> Group {
         assert!(!self.broadcast, "a broadcast input's record has no keyed state: a key belongs to one subtask");
         assert!(!self.riding.contains(&state), "state {state} rides along and is not to be asked for");
-        let key = self.origins.get(origin as usize).unwrap_or_else(|| panic!("origin {origin} is not in the call"));
-        let key = key.clone();
+        let acting = self.origins.get(origin as usize);
+        let (key, time) = acting.unwrap_or_else(|| panic!("origin {origin} is not in the call")).clone();
+        self.stamps.act_for(time);
         self.check_kind(state, &[kind]);
         (state, key)
     }
@@ -242,6 +282,7 @@ impl Memory {
 impl StateHost for Memory {
     fn value_get(&mut self, state: u16, origin: u32) -> Option<Vec<u8>> {
         let group = self.group(state, origin, StateKind::ValueState);
+        self.touch(group.clone());
         self.groups.get(&group)?.get(&[][..]).cloned()
     }
     fn value_set(&mut self, state: u16, origin: u32, value: &[u8]) {
@@ -355,7 +396,8 @@ impl StateHost for Memory {
 
     fn timers_page(&mut self, origin: u32, after: Option<(u8, i64, u32)>, limit: u32) -> TimerPage {
         self.crossings += 1;
-        let key = self.origins.get(origin as usize).unwrap_or_else(|| panic!("origin {origin} is not in the call"));
+        let acting = self.origins.get(origin as usize);
+        let (key, _) = acting.unwrap_or_else(|| panic!("origin {origin} is not in the call"));
         self.timers.page(key, after, limit as usize)
     }
 }

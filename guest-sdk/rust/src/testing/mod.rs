@@ -32,6 +32,7 @@ mod drive;
 mod inspect;
 mod memory;
 mod recorder;
+mod stamps;
 #[cfg(test)]
 mod tests;
 mod timers;
