@@ -120,6 +120,19 @@ fn a_checked_pipeline_shows_what_its_operators_are_granted() {
 }
 
 #[test]
+fn state_that_nothing_bounds_is_named_until_the_pipeline_says_why() {
+    let job = Job::new(&flights());
+    let checked = job.command(&["check"], &[]).expect_code(0);
+    assert!(checked.stdout.contains("unbounded: operator per-aircraft, state "), "{}", checked.stdout);
+    let plan = json(&job.command(&["check"], &["--json"]).expect_code(0).stdout);
+    assert_ne!(plan["nodes"][1]["component"]["unbounded"], serde_json::json!([]));
+    let reason = "[operator.per-aircraft]\nunbounded = \"one entry an aircraft, of which there are 4,000\"";
+    let job = Job::new(&flights().with("[operator.per-aircraft]", reason));
+    let checked = job.command(&["check"], &[]).expect_code(0);
+    assert!(!checked.stdout.contains("unbounded"), "{}", checked.stdout);
+}
+
+#[test]
 fn a_component_tells_what_it_declares() {
     let component = Harness::get().guest("per_aircraft");
     let inspect = |arguments: &[&str]| {

@@ -57,6 +57,7 @@ fn plan_of(node: &Node, pipeline: &Pipeline, prepared: &Prepared) -> Value {
             "states": contract.states.iter().map(|state| &state.name).collect::<Vec<_>>(),
             "grants": pipeline.operator(&node.uid).map(|operator| &operator.grants),
             "denied": component.denied(),
+            "unbounded": unbounded(node, pipeline, prepared),
         });
     }
     plan
@@ -66,7 +67,7 @@ fn page(pipeline: &Pipeline, prepared: &Prepared) -> String {
     let rows: Vec<_> = pipeline.graph.nodes().iter().map(|node| row(node, pipeline, prepared)).collect();
     let head = ["uid", "kind", "subtasks", "input", "what"];
     format!(
-        "{}: job {} can run\n\n{}\ncheckpoints: {} every {}, {} kept\nstate: {}, {}\n",
+        "{}: job {} can run\n\n{}\ncheckpoints: {} every {}, {} kept\nstate: {}, {}\n{}",
         pipeline.file.display(),
         pipeline.job.name,
         show::table(&head, &rows),
@@ -75,6 +76,27 @@ fn page(pipeline: &Pipeline, prepared: &Prepared) -> String {
         pipeline.checkpoint.retain,
         pipeline.state_dir.display(),
         pipeline.state.memory,
+        pipeline.graph.nodes().iter().map(|node| growing(node, pipeline, prepared)).collect::<String>(),
+    )
+}
+
+/// The states of a node that nothing bounds, unless the pipeline gives a reason.
+fn unbounded<'a>(node: &Node, pipeline: &Pipeline, prepared: &'a Prepared) -> Vec<&'a str> {
+    let known = pipeline.operator(&node.uid).is_some_and(|operator| operator.unbounded.is_some());
+    let component = prepared.components.get(&node.uid).filter(|_| !known);
+    let states = component.into_iter().flat_map(|component| component.contract().unbounded_states());
+    states.map(|state| state.name.as_str()).collect()
+}
+
+fn growing(node: &Node, pipeline: &Pipeline, prepared: &Prepared) -> String {
+    let states = unbounded(node, pipeline, prepared);
+    if states.is_empty() {
+        return String::new();
+    }
+    let (uid, states) = (&node.uid, states.join(", "));
+    format!(
+        "unbounded: operator {uid}, state {states}: without a TTL, entries stay until the component removes them; give it one, \
+         or say why that is well in [operator.{uid}], `unbounded = \"reason\"`\n"
     )
 }
 

@@ -212,6 +212,14 @@ pub struct StateContract {
     pub migrates_from: Vec<u32>,
 }
 
+impl OperatorContract {
+    /// The states whose entries nothing ends but the operator itself: kept by key, and without a TTL. (Whether an operator removes
+    /// what it no longer needs, as one with windows does, cannot be known from its declaration.)
+    pub fn unbounded_states(&self) -> impl Iterator<Item = &StateContract> {
+        self.states.iter().filter(|state| state.kind.is_keyed() && state.ttl.is_none())
+    }
+}
+
 impl StateContract {
     /// Whether its values come with a batch of `input`, which is no broadcast input.
     fn rides_with_input(&self, input: u16) -> bool {

@@ -80,6 +80,7 @@ impl<'a> Reader<'a> {
                 wasi: table.wasi,
                 batch: table.batch,
                 on_failure: table.on_failure,
+                unbounded: table.unbounded,
             });
         }
         Ok(nodes)

@@ -90,6 +90,8 @@ pub struct OperatorNode {
     pub batch: Batch,
     /// What happens to a record on which the component fails.
     pub on_failure: OnFailure,
+    /// Why its state may grow without end; `None`: nobody says.
+    pub unbounded: Option<String>,
 }
 
 impl OperatorNode {
