@@ -89,7 +89,7 @@ impl Stamps {
             let now = if ttl.domain == TimeDomain::Event { self.event } else { self.processing };
             let end = stamp.saturating_add(i64::try_from(ttl.milliseconds).unwrap_or(i64::MAX));
             let alive = now < end || end >= Timestamp::MAX.as_millis();
-            if !alive && !(is_list && stays == Some((group.0, &group.1))) {
+            if !(alive || is_list && stays == Some((group.0, &group.1))) {
                 expired.push((group.clone(), row.clone()));
             } else if is_list {
                 stays = Some((group.0, &group.1));

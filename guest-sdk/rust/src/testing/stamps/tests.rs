@@ -1,6 +1,7 @@
 //! What an operator under test sees of states with a TTL.
 
 use crate::prelude::*;
+use crate::testing::{Harness, Input};
 use crate::types::{Refresh, TimeDomain, Ttl, Visibility};
 
 /// Says what there is of its key before it writes, on a record `true`.
@@ -90,7 +91,7 @@ fn a_record_ahead_of_the_watermark_stamps_with_its_own_time() {
 
 #[test]
 fn the_ttl_is_declared_as_the_attributes_say() {
-    let states = <Living as crate::Operator>::describe().states;
+    let states = <Living as Operator>::describe().states;
     let ttl = |name: &str| states.iter().find(|state| state.name == name).and_then(|state| state.ttl);
     let Some(Ttl { milliseconds, refresh, domain, visibility, expired_output }) = ttl("read") else { panic!() };
     assert_eq!((milliseconds, expired_output), (10_000, None));
