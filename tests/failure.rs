@@ -213,7 +213,7 @@ fn headers_cross_between_operators_that_declare_them_and_stand_in_dead_letters()
     let second = |uid: &str, guest: &str, policy: &str| {
         format!(
             "[operator.{uid}]\ncomponent = \"{}\"\ninput = {{ from = \"probe\", key = \"key\" }}\nparallelism = 2\n{policy}\n\n\
-             [sink.{uid}]\nconnector = \"file\"\ninput = \"{uid}\"\npath = \"{uid}\"\nformat = \"jsonl\"\n",
+             [sink.{uid}-out]\nconnector = \"file\"\ninput = \"{uid}\"\npath = \"{uid}\"\nformat = \"jsonl\"\n",
             harness.guest(guest).display()
         )
     };
