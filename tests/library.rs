@@ -138,7 +138,7 @@ fn e9_a_second_stage_takes_what_the_first_emits_at_the_watermark() {
         let operator = format!("parallelism = {parallelism}\nbatch = {{ records = {batch} }}");
         let second = format!(
             "[operator.sums]\ncomponent = \"{}\"\ninput = {{ from = \"library\", exchange = \"key\", key = \"key\" }}\n\
-             {operator}\nconfig = {{ parts = [\"windows\"], span = 30000 }}\n\n[sink.sums]\nconnector = \"file\"\n\
+             {operator}\nconfig = {{ parts = [\"windows\"], span = 30000 }}\n\n[sink.summed]\nconnector = \"file\"\n\
              input = \"sums\"\npath = \"sums\"\nformat = \"jsonl\"\n\n[sink.tardy]\nconnector = \"file\"\n\
              input = \"sums/late\"\npath = \"tardy\"\nformat = \"jsonl\"\n\n[sink.out]",
             guest.display()

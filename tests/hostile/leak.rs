@@ -8,6 +8,8 @@ use crate::file;
 const CALLS: u64 = 2_000_000;
 /// Calls that one record brings about.
 const CALLS_A_RECORD: u64 = 2_000;
+/// By how many bytes caches and the allocator may still grow: of eight instances' later calls, less than two bytes a call.
+const ROOM: u64 = 16 << 20;
 
 fn job(instances: u64) -> Job {
     let job = Job::new(&Pipeline::new(format!(
@@ -68,7 +70,7 @@ fn w10_memory_does_not_grow_with_calls_to_the_host() {
     for instances in [1, 8] {
         let (quarter, all) = memory(instances);
         assert!(
-            all <= quarter + quarter / 20,
+            all <= quarter + ROOM,
             "{instances} instances: {quarter} bytes after a quarter of the calls, {all} after all"
         );
     }

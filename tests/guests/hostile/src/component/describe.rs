@@ -81,7 +81,7 @@ pub(super) fn describe(act: &str) -> Descriptor {
         }
         Some("expired-output") => {
             told.states[0].ttl = Some(Ttl {
-                milliseconds: u64::MAX,
+                milliseconds: 1_000,
                 refresh: Refresh::Write,
                 domain: TimeDomain::Event,
                 visibility: Visibility::Strict,
