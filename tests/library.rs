@@ -1,65 +1,21 @@
 //! The Rust SDK's library in running jobs. Cases of the field carry their number.
 
 use serde_json::{Value, json};
-use wasmill_tests::{Harness, Job, Pipeline};
+use wasmill_tests::lines::{job, lines, write};
+use wasmill_tests::{Harness, Pipeline};
 
 /// The parts that judge each record's lateness by itself.
 const PARTS: [&str; 6] = ["windows", "sessions", "join", "window-join", "dedup", "pattern"];
 
-/// Lines through the library guest, which has the uid `library`. The texts go into the source and the operator's table.
+/// Lines through the library guest, what is late in `late` and what was seen in `seen`. The texts go into the source and the operator's
+/// table.
 fn library(source: &str, operator: &str) -> Pipeline {
-    let guest = Harness::get().guest("wasmill_test_library");
-    Pipeline::new(format!(
-        r#"
-[job]
-name = "library"
-
-[checkpoint]
-interval = "100ms"
-
-[source.lines]
-connector = "file"
-path = "lines.jsonl"
-format = "json"
-time = {{ field = "t", format = "unix-ms" }}
-{source}
-
-[operator.library]
-component = "{}"
-input = {{ from = "lines", exchange = "key", key = "key" }}
-{operator}
-
-[sink.out]
-connector = "file"
-input = "library"
-path = "out"
-format = "jsonl"
-
-[sink.late]
-connector = "file"
-input = "library/late"
-path = "late"
-format = "jsonl"
-
-[sink.seen]
-connector = "file"
-input = "library/seen"
-path = "seen"
-format = "jsonl"
-"#,
-        guest.display()
-    ))
-}
-
-fn job(pipeline: &Pipeline, lines: &[Value]) -> Job {
-    let job = Job::new(pipeline);
-    write(&job, lines);
-    job
-}
-
-fn write(job: &Job, lines: &[Value]) {
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    std::fs::write(job.folder().join("lines.jsonl"), text).expect("the lines can be written");
+    let more = ["late", "seen"].map(|name| {
+        format!(
+            "[sink.{name}]\nconnector = \"file\"\ninput = \"library/{name}\"\npath = \"{name}\"\nformat = \"jsonl\"\n\n"
+        )
+    });
+    lines("library", source, operator).with("[sink.out]", &format!("{}[sink.out]", more.concat()))
 }
 
 /// Runs the lines with batches of several sizes at several parallelisms. All must give the same in `out` and `late`, which is returned

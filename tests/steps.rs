@@ -3,50 +3,15 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use wasmill_tests::{Harness, Job, Pipeline};
+use wasmill_tests::lines::{job, lines};
+use wasmill_tests::{Job, Pipeline};
 
 /// Lines through the guest that does their steps. The texts go into the source and the operator's table.
 fn steps(source: &str, operator: &str) -> Pipeline {
-    let guest = Harness::get().guest("wasmill_test_steps");
-    Pipeline::new(format!(
-        r#"
-[job]
-name = "steps"
-
-[checkpoint]
-interval = "100ms"
-retain = 100
-
-[source.lines]
-connector = "file"
-path = "lines.jsonl"
-format = "json"
-time = {{ field = "t", format = "unix-ms" }}
-{source}
-
-[operator.steps]
-component = "{}"
-input = {{ from = "lines", exchange = "key", key = "key" }}
-{operator}
-
-[sink.out]
-connector = "file"
-input = "steps"
-path = "out"
-format = "jsonl"
-"#,
-        guest.display()
-    ))
+    lines("steps", source, operator).with("[checkpoint]", "[checkpoint]\nretain = 100")
 }
 
 const BY_FIELD: &str = "watermark = { field = \"wm\", format = \"unix-ms\" }";
-
-fn job(pipeline: &Pipeline, lines: &[Value]) -> Job {
-    let job = Job::new(pipeline);
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    std::fs::write(job.folder().join("lines.jsonl"), text).expect("the lines can be written");
-    job
-}
 
 /// A line of key `a`: its time, its steps, and the watermark behind it.
 fn line(t: i64, steps: &[&str], wm: Option<i64>) -> Value {

@@ -1,6 +1,7 @@
 //! Watermarks, lateness and the end of time, end to end. Cases of the field carry their number.
 
 use serde_json::{Value, json};
+use wasmill_tests::lines::{job, write_to};
 use wasmill_tests::{Harness, Job, Pipeline, probe};
 
 /// The end of time.
@@ -45,17 +46,6 @@ fn with_late_sink(pipeline: Pipeline) -> Pipeline {
         "[sink.out]",
         "[sink.late]\nconnector = \"file\"\ninput = \"relay/late\"\npath = \"late\"\nformat = \"jsonl\"\n\n[sink.out]",
     )
-}
-
-fn job(pipeline: &Pipeline, lines: &[Value]) -> Job {
-    let job = Job::new(pipeline);
-    write(&job, "lines.jsonl", lines);
-    job
-}
-
-fn write(job: &Job, name: &str, lines: &[Value]) {
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    std::fs::write(job.folder().join(name), text).expect("the lines can be written");
 }
 
 /// The records of an output in the order of their numbers.
@@ -229,7 +219,7 @@ fn e5_a_silent_split_is_named_and_holds_the_job_back_until_it_is_idle() {
     let pipeline = |watermark: &str| relayed(&format!("follow = true\nparallelism = 4\n{watermark}"), "", "");
     for (watermark, expected) in [("", None), ("watermark = { idle = \"300ms\" }", Some(58_999))] {
         let job = job(&pipeline(watermark), &lines);
-        write(&job, "lines-silent.jsonl", &[]);
+        write_to(&job, "lines-silent.jsonl", &[]);
         let mut running = job.start(&[]);
         assert!(running.wait_until(|| job.output("out").lines.len() == 60));
         let mut last = Value::Null;

@@ -1,47 +1,12 @@
 //! Time to live, end to end: a component made with the SDK, the state in RocksDB, restarts. Cases of the field carry their number.
 
 use serde_json::{Value, json};
-use wasmill_tests::{Harness, Job, Pipeline};
+use wasmill_tests::lines::{job, lines};
+use wasmill_tests::{Job, Pipeline};
 
 /// Lines through the guest whose states live for ten seconds of event time.
 fn living(operator: &str, rate: &str) -> Pipeline {
-    let component = Harness::get().guest("wasmill_test_living");
-    Pipeline::new(format!(
-        r#"
-[job]
-name = "ttl"
-
-[checkpoint]
-interval = "100ms"
-
-[source.lines]
-connector = "file"
-path = "lines.jsonl"
-format = "json"
-time = {{ field = "t", format = "unix-ms" }}
-watermark = {{ field = "wm", format = "unix-ms" }}
-{rate}
-
-[operator.living]
-component = "{}"
-input = {{ from = "lines", exchange = "key", key = "key" }}
-{operator}
-
-[sink.out]
-connector = "file"
-input = "living"
-path = "out"
-format = "jsonl"
-"#,
-        component.display()
-    ))
-}
-
-fn job(pipeline: &Pipeline, lines: &[Value]) -> Job {
-    let job = Job::new(pipeline);
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    std::fs::write(job.folder().join("lines.jsonl"), text).expect("the lines can be written");
-    job
+    lines("living", &format!("watermark = {{ field = \"wm\", format = \"unix-ms\" }}\n{rate}"), operator)
 }
 
 /// The records of the output in the order of their numbers.

@@ -4,6 +4,7 @@
 //! any expectation: those stand in the tests. Everything here panics with the reason where a test cannot go on.
 
 mod job;
+pub mod lines;
 mod output;
 pub mod probe;
 

@@ -176,7 +176,8 @@ impl TimerQueue {
         self.near.is_empty() && self.horizon.is_some() && self.next().is_some_and(|next| next <= until)
     }
 
-    /// Takes timers that are due by `until`: of at most `limit` keys the earliest each, in order.
+    /// Takes timers that are due by `until`: of at most `limit` keys the earliest each, in order. Those that lie past the horizon come in
+    /// another round.
     pub fn take_due(&mut self, until: Timestamp, limit: usize, due: &mut Vec<TimerId>) {
         let mut keys: BTreeSet<&[u8]> = BTreeSet::new();
         let start = due.len();

@@ -108,13 +108,11 @@ impl OperatorSubtask {
                 Some(keyed) => keyed.take_timers(domain, until, self.options.batch_records).map_err(fault_of_state)?,
                 None => Vec::new(),
             };
-            if due.is_empty() && until == advance.until {
+            if !due.is_empty() {
+                self.round(&due, &mut advance).map_err(|fault| self.here(fault))?;
+            } else if until == advance.until {
                 break;
             }
-            if due.is_empty() {
-                continue;
-            }
-            self.round(&due, &mut advance).map_err(|fault| self.here(fault))?;
         }
         self.input = input;
         Ok(())
