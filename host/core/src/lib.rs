@@ -14,6 +14,7 @@ pub mod id;
 pub mod key_group;
 pub mod merge;
 pub mod record;
+pub mod slice;
 pub mod time;
 pub mod timer;
 pub mod ttl;

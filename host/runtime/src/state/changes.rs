@@ -3,14 +3,10 @@
 //! Owns that each key and each entry of a key stands there once, with what was written last. Does not own what a map or list
 //! holds ([`super::run`] does) nor how changes become rows.
 
-use std::sync::Arc;
-
 use wasmill_core::key_group::KeyGroup;
+use wasmill_core::slice::Slice;
 
 use super::row::{self, Head};
-
-/// Bytes of memory that an allocation shared between a run and its changes costs beside what it holds.
-pub(super) const SHARED_BYTES: usize = 2 * size_of::<usize>();
 
 /// Changes by key, frozen whole.
 #[derive(Debug, Default)]
@@ -24,7 +20,7 @@ pub(super) struct Changes {
 pub(super) struct KeyChanges {
     pub(super) state: u16,
     pub(super) group: KeyGroup,
-    pub(super) key: Arc<[u8]>,
+    pub(super) key: Slice,
     /// All rows that RocksDB has of it go first.
     pub(super) cleared: bool,
     /// How many entries it has afterwards.
@@ -35,8 +31,8 @@ pub(super) struct KeyChanges {
 /// What was written to one entry; `None`: it was removed.
 #[derive(Debug)]
 pub(super) struct Change {
-    pub(super) entry: Arc<[u8]>,
-    pub(super) value: Option<Arc<[u8]>>,
+    pub(super) entry: Slice,
+    pub(super) value: Option<Slice>,
 }
 
 impl Changes {
@@ -50,8 +46,8 @@ impl Changes {
     }
 
     /// Begins the changes of a key that has none yet, and returns their place.
-    pub(super) fn begin(&mut self, state: u16, group: KeyGroup, key: Arc<[u8]>) -> u32 {
-        self.bytes += size_of::<KeyChanges>() + key.len();
+    pub(super) fn begin(&mut self, state: u16, group: KeyGroup, key: Slice) -> u32 {
+        self.bytes += size_of::<KeyChanges>() + key.apart();
         let cleared = false;
         self.keys.push(KeyChanges { state, group, key, cleared, head: Head::default(), entries: Vec::new() });
         (self.keys.len() - 1) as u32
@@ -63,16 +59,22 @@ impl Changes {
     }
 
     /// Adds a change of an entry that has none among those of the key at `at`, and returns its place there.
-    pub(super) fn add(&mut self, at: u32, entry: &Arc<[u8]>, value: Option<&Arc<[u8]>>) -> u32 {
-        let change = Change { entry: Arc::clone(entry), value: value.cloned() };
+    pub(super) fn add(&mut self, at: u32, entry: &Slice, value: Option<&Slice>) -> u32 {
+        let change = Change { entry: entry.clone(), value: value.cloned() };
         self.bytes += change.bytes();
         let entries = &mut self.keys[at as usize].entries;
         entries.push(change);
         (entries.len() - 1) as u32
     }
 
+    /// Reads a byte of the change at `(at, index)`, so that it is at hand soon after.
+    pub(super) fn touch(&self, at: u32, index: u32) -> bool {
+        let key = self.keys.get(at as usize);
+        key.and_then(|key| key.entries.get(index as usize)).is_some_and(|change| change.value.is_some())
+    }
+
     /// Gives the change at `(at, index)` another value.
-    pub(super) fn replace(&mut self, at: u32, index: u32, value: Option<&Arc<[u8]>>) {
+    pub(super) fn replace(&mut self, at: u32, index: u32, value: Option<&Slice>) {
         let change = &mut self.keys[at as usize].entries[index as usize];
         self.bytes -= change.bytes();
         change.value = value.cloned();
@@ -101,7 +103,6 @@ impl Changes {
 
 impl Change {
     fn bytes(&self) -> usize {
-        let value = self.value.as_ref().map_or(0, |value| value.len() + SHARED_BYTES);
-        size_of::<Self>() + SHARED_BYTES + self.entry.len() + value
+        size_of::<Self>() + self.entry.apart() + self.value.as_ref().map_or(0, Slice::apart)
     }
 }

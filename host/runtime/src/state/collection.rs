@@ -10,6 +10,7 @@ use wasmill_core::ttl::Stamp;
 
 use super::backend::{Entries, Rows};
 use super::changes::Changes;
+use super::entries::EntryAt;
 use super::error::Error;
 use super::keyed::{KeyedState, MAX_PIECE};
 use super::lifetime::{Sight, restamped, split, stamped};
@@ -25,9 +26,10 @@ const SMALL_BYTES: u64 = 16 << 10;
 /// The key of a map or list: the state's index, the key, its hash.
 pub type Place<'a> = (usize, &'a [u8], KeyHash);
 
-/// Rows that RocksDB is asked for together.
+/// Rows of one state that RocksDB is asked for together.
 #[derive(Default)]
 pub(super) struct Wanted {
+    state: usize,
     /// Whose they are, and where the name begins in an entry's row; `None`: the row is the head.
     of: Vec<(RunIndex, Option<usize>)>,
     rows: Rows,
@@ -63,11 +65,16 @@ impl KeyedState {
         Ok(self.runs.get(index).head().unwrap_or_default())
     }
 
-    /// Makes the head known, and the entry `name`.
+    /// Makes the head known, and the entry `name`, with all else that is wanted.
     pub(super) fn know(&mut self, index: RunIndex, name: Option<&[u8]>) -> Result<(), Error> {
-        self.wanted.clear();
         self.want(index, name)?;
-        self.fetch_wanted(usize::from(self.runs.get(index).state))
+        self.fetch_wanted()
+    }
+
+    /// Begins to gather what is wanted. No [`RunIndex`] is valid afterwards.
+    pub fn begin_wanted(&mut self) {
+        self.relieve();
+        self.wanted.clear();
     }
 
     /// Wants what is not known: the head, and the entry `name`.
@@ -79,6 +86,12 @@ impl KeyedState {
             return Ok(());
         }
         self.gauges.misses += 1;
+        let state = usize::from(run.state);
+        if state != self.wanted.state {
+            self.fetch_wanted()?;
+            self.wanted.state = state;
+        }
+        let run = self.runs.get(index);
         // Asked for again: what is small is soon asked for whole.
         if name.is_some() && run.has_entries() && self.is_small(index) {
             return self.load_all(index);
@@ -101,8 +114,12 @@ impl KeyedState {
     }
 
     /// Asks RocksDB for what is wanted.
-    pub(super) fn fetch_wanted(&mut self, state: usize) -> Result<(), Error> {
-        let Wanted { of, rows } = &self.wanted;
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn fetch_wanted(&mut self) -> Result<(), Error> {
+        let Wanted { state, of, rows } = &self.wanted;
+        let state = *state;
         if of.is_empty() {
             return Ok(());
         }
@@ -123,16 +140,32 @@ impl KeyedState {
                 }
             }
         }
+        self.wanted.clear();
         Ok(())
     }
 
     /// Writes an entry of which it is known what it was.
     pub(super) fn write_entry(&mut self, index: RunIndex, name: &Name, value: Option<Value>) -> Result<(), Error> {
+        let at = self.runs.get(index).find(name);
+        if self.write_known(index, (name, at), value)? {
+            return Ok(());
+        }
+        Err(self.misuse("an entry that was fetched is not in the cache".to_owned()))
+    }
+
+    /// Writes an entry, which is at `at` if it is in memory, if it is known what it was; whether it is.
+    pub(super) fn write_known(
+        &mut self,
+        index: RunIndex,
+        (name, at): (&Name, Option<EntryAt>),
+        value: Option<Value>,
+    ) -> Result<bool, Error> {
         let run = self.runs.get(index);
-        let (before, stamp) = match run.get(name) {
+        let (before, stamp) = match run.known(at) {
+            _ if run.head().is_none() => return Ok(false),
             Known::Value(stored) => (Some(stored.len()), split(stored).0),
             Known::Absent => (None, Stamp::UNKNOWN),
-            Known::Unknown => return Err(self.misuse("an entry that was fetched is not in the cache".to_owned())),
+            Known::Unknown => return Ok(false),
         };
         let (state, size) = (usize::from(run.state), value.as_ref().map_or(0, |value| value.len()));
         let value = match (self.ttl(state), value) {
@@ -143,9 +176,9 @@ impl KeyedState {
             return Err(self.too_large(state, name.len().max(size)));
         }
         if before.is_some() || value.is_some() {
-            self.replace_entry(index, name, before, value);
+            self.replace_entry(index, (name, at), before, value);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Stamps an entry that is known anew, if it is alive.
@@ -160,14 +193,20 @@ impl KeyedState {
         self.write_entry(index, name, Some(stored))
     }
 
-    /// Writes an entry that had a value of `before` bytes, or none.
-    pub(super) fn replace_entry(&mut self, index: RunIndex, name: &Name, before: Option<usize>, value: Option<Value>) {
+    /// Writes an entry, which is at `at` if it is in memory and had a value of `before` bytes, or none.
+    pub(super) fn replace_entry(
+        &mut self,
+        index: RunIndex,
+        (name, at): (&Name, Option<EntryAt>),
+        before: Option<usize>,
+        value: Option<Value>,
+    ) {
         let run = self.runs.get(index);
         let (state, group, fixed) = (usize::from(run.state), run.group, run.key.len() + name.len());
         let after = value.as_ref().map(|value| value.len());
         let sequence = self.sequence + 1;
         let changes = &mut self.changes;
-        self.runs.with(index, |run| run.write(name, before, value, (changes, sequence)));
+        self.runs.with(index, |run| run.write((name, at), before, value, (changes, sequence)));
         self.count(state, group, fixed, before, after);
     }
 
@@ -199,6 +238,7 @@ impl KeyedState {
     ) -> Result<(), Error> {
         let reverse = range.reverse;
         let newer = Walk::new(newer, reverse);
+        self.runs.with(index, Run::put_in_order);
         let run = self.runs.get(index);
         let sight = match self.sight(usize::from(run.state)) {
             Sight::Judged(_) if self.rows.states[usize::from(run.state)].kind == StateKind::List => Sight::Stamped,

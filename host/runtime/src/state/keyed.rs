@@ -21,7 +21,8 @@ use super::cache::{Cache, Spot};
 use super::changes::Changes;
 use super::collection::{Place, Wanted};
 use super::error::Error;
-use super::lifetime::{self, Lifetimes, Sight};
+use super::guess::Guess;
+use super::lifetime::{self, Lifetimes, Sight, split};
 use super::restore::{self, Begun};
 use super::run::Name;
 use super::runs::Runs;
@@ -60,6 +61,7 @@ pub struct KeyedState {
     /// Changes that the background thread has not released, with their bytes.
     frozen_changes: VecDeque<(u64, usize)>,
     pub(super) wanted: Wanted,
+    pub(super) guesses: Vec<Option<Guess>>,
     pub(super) timers: TimerStore,
     pub(super) counts: Counts,
     /// The index of the timers in `counts`, once there was one.
@@ -127,6 +129,7 @@ impl KeyedState {
             changes: Changes::default(),
             frozen_changes: VecDeque::new(),
             wanted: Wanted::default(),
+            guesses: Vec::new(),
             timers: TimerStore::new(cache_bytes / TIMERS_SHARE, no_timers, range, max_parallelism),
             counts,
             timer_counts: None,
@@ -196,6 +199,12 @@ impl KeyedState {
     /// Bytes of the stamp before each of a state's stored values.
     pub(crate) fn stamp_bytes(&self, state: usize) -> usize {
         self.rows.states.get(state).map_or(0, StateSpec::stamp_bytes)
+    }
+
+    /// What a stored value of a state holds.
+    #[must_use]
+    pub fn unstamped<'a>(&self, state: usize, stored: &'a [u8]) -> &'a [u8] {
+        if self.ttl(state).is_some() { split(stored).1 } else { stored }
     }
 
     /// Entries and bytes per state and key group, exact after each write.

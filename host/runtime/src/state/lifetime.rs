@@ -109,7 +109,7 @@ pub(super) fn restamped(ttl: &Ttl, before: Stamp, stored: Value) -> Value {
 pub fn stamped(stamp: Stamp, value: &[u8]) -> Value {
     let mut out = Vec::with_capacity(STAMP_BYTES + value.len());
     stamp_into(stamp, value, &mut out);
-    out.into()
+    Value::from(out.as_slice())
 }
 
 /// Where the stored value begins in a row's value of `row` bytes, in a state with this TTL; `None`: it does not stand there as it

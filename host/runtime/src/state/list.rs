@@ -19,7 +19,7 @@ use super::collection::Place;
 use super::error::Error;
 use super::keyed::{KeyedState, MAX_PIECE};
 use super::lifetime::{Sight, split};
-use super::run::{Known, Name, Value};
+use super::run::{Known, Name, Run, Value};
 use super::runs::RunIndex;
 use super::scan::{PAGE_ENTRIES, Page, Range};
 
@@ -40,16 +40,37 @@ impl KeyedState {
     ) -> Result<(), Error> {
         let index = self.run(StateKind::List, (state, key, hash))?;
         self.know(index, None)?;
+        self.append_to(index, values)
+    }
+
+    fn append_to(&mut self, index: RunIndex, values: impl IntoIterator<Item = Value>) -> Result<(), Error> {
         let run = self.runs.get(index);
+        let state = usize::from(run.state);
         let end = run.first().saturating_add(run.head().unwrap_or_default().entries);
         for (position, value) in (end..).zip(values) {
             if value.len() > MAX_PIECE {
                 return Err(self.too_large(state, value.len()));
             }
             let name: Name = Name::from(position.to_be_bytes().as_slice());
-            self.replace_entry(index, &name, None, Some(value));
+            let at = self.runs.get(index).find(&name);
+            self.replace_entry(index, (&name, at), None, Some(value));
         }
         Ok(())
+    }
+
+    /// Appends elements if memory knows how many there are, else that is wanted; whether they are appended.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn list_append_known(&mut self, place: Place<'_>, values: &[Value]) -> Result<bool, Error> {
+        let index = self.run(StateKind::List, place)?;
+        if self.runs.get(index).head().is_none() {
+            self.want(index, None)?;
+            return Ok(false);
+        }
+        self.gauges.hits += 1;
+        self.append_to(index, values.iter().cloned())?;
+        Ok(true)
     }
 
     /// Reads what is needed for appends to many lists at once.
@@ -61,13 +82,12 @@ impl KeyedState {
         state: usize,
         wanted: impl Iterator<Item = (&'a [u8], KeyHash)>,
     ) -> Result<(), Error> {
-        self.relieve();
-        self.wanted.clear();
+        self.begin_wanted();
         for (key, hash) in wanted {
             let index = self.run(StateKind::List, (state, key, hash))?;
             self.want(index, None)?;
         }
-        self.fetch_wanted(state)
+        self.fetch_wanted()
     }
 
     /// How many elements a list has.
@@ -104,6 +124,7 @@ impl KeyedState {
         let (from, to) = (start.to_be_bytes(), start.saturating_add(count).to_be_bytes());
         let range = Range { lower: Bound::Included(&from), upper: Bound::Excluded(&to), reverse: false };
         // There are no gaps: as many as there must be are all.
+        self.runs.with(index, Run::put_in_order);
         let all_in_memory = self.runs.get(index).range(range.bounds()).count() as u64 == count;
         let mut page = Page::default();
         self.scan(index, range, (&mut page, limit), std::iter::empty(), all_in_memory)?;

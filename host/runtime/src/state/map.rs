@@ -37,6 +37,41 @@ impl KeyedState {
         }
     }
 
+    /// The value of entry number `number` among those looked for last, as far as memory knows; `None`: it does not, or the value has
+    /// expired, and [`KeyedState::map_get`] is to be asked after [`KeyedState::fetch_wanted`].
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn map_look(&mut self, state: usize, number: usize, name: &[u8]) -> Result<Option<Option<&[u8]>>, Error> {
+        let (index, at) = self.guessed(number, name)?;
+        if self.runs.get(index).known(at) == Known::Unknown {
+            self.want(index, Some(name))?;
+            return Ok(None);
+        }
+        self.gauges.hits += 1;
+        let sight = self.sight(state);
+        Ok(match self.runs.get(index).known(at) {
+            Known::Value(stored) => sight.of(stored).map(Some),
+            Known::Absent => Some(None),
+            Known::Unknown => None,
+        })
+    }
+
+    /// Writes entry number `number` among those looked for last if memory knows what it replaces, else it is wanted; whether it is
+    /// written.
+    ///
+    /// # Errors
+    /// As [`KeyedState::load_values`].
+    pub fn map_write_known(&mut self, number: usize, name: &Name, value: Option<&Value>) -> Result<bool, Error> {
+        let (index, at) = self.guessed(number, name)?;
+        if self.write_known(index, (name, at), value.cloned())? {
+            self.gauges.hits += 1;
+            return Ok(true);
+        }
+        self.want(index, Some(name))?;
+        Ok(false)
+    }
+
     /// How many entries a map has, and their bytes.
     ///
     /// # Errors
@@ -56,13 +91,12 @@ impl KeyedState {
         state: usize,
         wanted: impl Iterator<Item = (&'a [u8], KeyHash, &'a [u8])>,
     ) -> Result<(), Error> {
-        self.relieve();
-        self.wanted.clear();
+        self.begin_wanted();
         for (key, hash, name) in wanted {
             let index = self.run(StateKind::Map, (state, key, hash))?;
             self.want(index, Some(name))?;
         }
-        self.fetch_wanted(state)
+        self.fetch_wanted()
     }
 
     /// Stamps an entry that was read anew, if it is alive.

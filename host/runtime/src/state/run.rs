@@ -6,26 +6,26 @@
 //! there, marked with the sequence of the changes that carry it. So what a run does not have is as RocksDB says, or absent where
 //! the run is *complete*.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
 
 use wasmill_core::checkpoint::counts::Tally;
 use wasmill_core::key_group::KeyGroup;
+use wasmill_core::slice::Slice;
 
-use super::changes::{Changes, SHARED_BYTES};
+use super::changes::Changes;
+use super::entries::{Entries, Entry, EntryAt, NameHash};
 use super::row::Head;
-
-/// Memory of an entry beside its bytes: its place in the tree, which is two thirds full, and two allocations.
-const ENTRY_BYTES: usize = (size_of::<Arc<[u8]>>() + size_of::<Entry>()) * 3 / 2 + 2 * SHARED_BYTES;
 
 /// Absent entries that a scan may step over before it is worth dropping them.
 const PRUNED: usize = 32;
 
+/// Bytes of entries below which a run counts as having so many, when it is judged whether it has grown.
+const LEAST: usize = 128;
+
 /// A map key or list position.
-pub type Name = Arc<[u8]>;
+pub type Name = Slice;
 /// The bytes of an entry.
-pub type Value = Arc<[u8]>;
+pub type Value = Slice;
 
 /// The map or list of one key.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Run {
     pub(super) hash: u64,
     pub(super) state: u16,
     pub(super) group: KeyGroup,
-    pub(super) key: Arc<[u8]>,
+    pub(super) key: Slice,
     /// How many entries there are, and their bytes as they are counted; `None`: RocksDB must be asked. Always known of a run that
     /// has changes.
     head: Option<Tally>,
@@ -45,13 +45,10 @@ pub(super) struct Run {
     complete: bool,
     /// RocksDB has rows of the key, or may get some from changes that are frozen.
     stored: bool,
-    entries: BTreeMap<Name, Entry>,
-    /// How many of them are known to be absent.
-    absent: usize,
+    entries: Entries,
     /// The sequence of the changes that carry what was written last, and the key's place in them.
     written: u64,
     at: u32,
-    bytes: usize,
     /// It was used since the last look at what may be forgotten.
     pub(super) used: bool,
     /// What was released, and how large the run was, when its entries were last looked through.
@@ -60,19 +57,11 @@ pub(super) struct Run {
     pruned: u64,
 }
 
-#[derive(Debug)]
-struct Entry {
-    /// `None`: known to be absent.
-    value: Option<Value>,
-    /// The sequence of the changes that carry it, and its place there; 0: RocksDB has it.
-    written: u64,
-    at: u32,
-}
-
 /// What a run knows of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known<'a> {
     Value(&'a Value),
+    /// There is none.
     Absent,
     /// RocksDB must be asked.
     Unknown,
@@ -91,11 +80,9 @@ impl Run {
             stamp,
             complete: empty,
             stored: false,
-            entries: BTreeMap::new(),
-            absent: 0,
+            entries: Entries::default(),
             written: 0,
             at: 0,
-            bytes: 0,
             used: true,
             swept: (0, 0),
             pruned: 0,
@@ -104,7 +91,7 @@ impl Run {
 
     /// Bytes in use.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + SHARED_BYTES + self.key.len() + self.bytes
+        size_of::<Self>() + self.key.apart() + self.entries.bytes()
     }
 
     pub(super) fn head(&self) -> Option<Tally> {
@@ -131,7 +118,38 @@ impl Run {
     }
 
     pub(super) fn get(&self, name: &[u8]) -> Known<'_> {
-        match self.entries.get(name) {
+        self.known(self.find(name))
+    }
+
+    /// Where an entry is, if it is in memory.
+    pub(super) fn find(&self, name: &[u8]) -> Option<EntryAt> {
+        self.entries.find(name)
+    }
+
+    /// The hash of a name, for [`Run::guess`].
+    pub(super) fn hash_of(&self, name: &[u8]) -> NameHash {
+        self.entries.hash(name)
+    }
+
+    /// Where an entry almost surely is, to be confirmed by [`Run::find_at`].
+    pub(super) fn guess(&self, hash: NameHash) -> Option<EntryAt> {
+        self.entries.candidate(hash)
+    }
+
+    /// Reads of an entry, so that it is at hand soon after, where it stands in the changes that `sequence` will freeze, if it does.
+    pub(super) fn touch(&self, at: EntryAt, sequence: u64) -> Option<(u32, u32)> {
+        let entry = self.entries.get(at);
+        (entry.written == sequence).then_some((self.at, entry.at))
+    }
+
+    /// Where an entry is, which may be where it was guessed.
+    pub(super) fn find_at(&self, guess: Option<EntryAt>, name: &[u8]) -> Option<EntryAt> {
+        guess.filter(|at| self.entries.holds(*at, name)).or_else(|| self.entries.find(name))
+    }
+
+    /// What is known of an entry that is at `at`, or that is not in memory.
+    pub(super) fn known(&self, at: Option<EntryAt>) -> Known<'_> {
+        match at.map(|at| self.entries.get(at)) {
             Some(Entry { value: Some(value), .. }) => Known::Value(value),
             Some(_) => Known::Absent,
             None if self.complete => Known::Absent,
@@ -151,10 +169,8 @@ impl Run {
 
     /// Takes over what RocksDB says of an entry that the run does not have.
     pub(super) fn learn(&mut self, name: &[u8], value: Option<&[u8]>) {
-        if !self.complete && !self.entries.contains_key(name) {
-            self.bytes += entry_bytes(name.len(), value.map(<[u8]>::len));
-            self.absent += usize::from(value.is_none());
-            self.entries.insert(name.into(), Entry { value: value.map(Into::into), written: 0, at: 0 });
+        if !self.complete && self.entries.find(name).is_none() {
+            self.entries.insert(name.into(), value.map(Into::into), (0, 0));
         }
     }
 
@@ -163,15 +179,15 @@ impl Run {
         self.complete = true;
     }
 
-    /// Gives an entry another value, or removes it; `before` is the length of the value that it had. Changes are those that
-    /// `sequence` will freeze. Returns how many entries there are afterwards.
+    /// Gives the entry `name`, which is at `at` if it is in memory, another value, or removes it; `before` is the length of the
+    /// value that it had. Changes are those that `sequence` will freeze.
     pub(super) fn write(
         &mut self,
-        name: &Name,
+        (name, at): (&Name, Option<EntryAt>),
         before: Option<usize>,
         value: Option<Value>,
         (changes, sequence): (&mut Changes, u64),
-    ) -> Tally {
+    ) {
         let mut head = self.head.unwrap_or_default();
         if let Some(before) = before {
             head.entries = head.entries.saturating_sub(1);
@@ -180,36 +196,30 @@ impl Run {
         if let Some(value) = &value {
             head += Tally { entries: 1, bytes: self.counted(name, value.len()) };
         }
-        let at = self.begin(changes, sequence, head);
-        let size = entry_bytes(name.len(), value.as_ref().map(|value| value.len()));
-        self.absent += usize::from(value.is_none());
-        match self.entries.get_mut(&**name) {
-            Some(entry) => {
-                self.absent -= usize::from(entry.value.is_none());
-                self.bytes += size;
-                self.bytes -= entry_bytes(name.len(), entry.value.as_ref().map(|value| value.len()));
-                if entry.written == sequence {
-                    changes.replace(at, entry.at, value.as_ref());
+        let key = self.begin(changes, sequence, head);
+        match at {
+            Some(at) => {
+                let entry = self.entries.get(at);
+                let change = if entry.written == sequence {
+                    changes.replace(key, entry.at, value.as_ref());
+                    entry.at
                 } else {
-                    (entry.at, entry.written) = (changes.add(at, name, value.as_ref()), sequence);
-                }
-                entry.value = value;
+                    changes.add(key, name, value.as_ref())
+                };
+                self.entries.replace(at, value, (change, sequence));
             }
             None => {
-                self.bytes += size;
-                let at = changes.add(at, name, value.as_ref());
-                self.entries.insert(Arc::clone(name), Entry { value, written: sequence, at });
+                let change = changes.add(key, name, value.as_ref());
+                self.entries.insert(name.clone(), value, (change, sequence));
             }
         }
-        head
     }
 
     /// Removes all entries.
     pub(super) fn clear(&mut self, changes: &mut Changes, sequence: u64) {
         let at = self.begin(changes, sequence, Tally::default());
         changes.clear(at, self.stored);
-        self.entries.clear();
-        (self.bytes, self.absent) = (0, 0);
+        self.entries = Entries::default();
         self.complete = true;
     }
 
@@ -218,12 +228,18 @@ impl Run {
         (self.key.len() + name.len() + value - usize::from(self.stamp)) as u64
     }
 
-    /// The entries within bounds that the run knows of, in order; `None`: known to be absent. The bounds must not cross.
+    /// Brings the entries into order, for [`Run::range`].
+    pub(super) fn put_in_order(&mut self) {
+        self.entries.put_in_order();
+    }
+
+    /// The entries within bounds that the run knows of, in order; `None`: known to be absent. The bounds must not cross, and the
+    /// entries must have been put in order.
     pub(super) fn range<'a>(
         &'a self,
         bounds: (Bound<&'a [u8]>, Bound<&'a [u8]>),
     ) -> impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)> {
-        self.entries.range::<[u8], _>(bounds).map(|(name, entry)| (&**name, entry.value.as_deref()))
+        self.entries.range(bounds).map(|entry| (&*entry.name, entry.value.as_deref()))
     }
 
     /// Whether the whole run may be forgotten, since RocksDB has what was written up to `released`.
@@ -234,36 +250,32 @@ impl Run {
     /// Forgets the entries that RocksDB has.
     pub(super) fn sweep(&mut self, released: u64) {
         // Looked through before to no avail, unless much was learned since.
-        if self.swept.0 == released && self.bytes < 2 * self.swept.1 {
+        if self.swept.0 == released && self.entries.bytes() < 2 * self.swept.1 {
             return;
         }
         self.drop_entries(|entry| entry.written > released);
-        self.swept = (released, self.bytes.max(ENTRY_BYTES));
+        self.swept = (released, self.entries.bytes().max(LEAST));
     }
 
     /// Drops the mark of what was removed, where that is most of a complete run and RocksDB has it too: a scan would have to
     /// step over all of them.
     pub(super) fn prune(&mut self, released: u64) {
-        if self.complete && self.pruned < released && self.absent > PRUNED && self.absent * 2 > self.entries.len() {
+        let absent = self.entries.absent();
+        if self.complete && self.pruned < released && absent > PRUNED && absent * 2 > self.entries.len() {
             self.drop_entries(|entry| entry.value.is_some() || entry.written > released);
             self.pruned = released;
         }
     }
 
     fn drop_entries(&mut self, keep: impl Fn(&Entry) -> bool) {
-        let (mut bytes, mut absent, mut complete) = (0, 0, self.complete);
-        self.entries.retain(|name, entry| {
+        let mut complete = self.complete;
+        self.entries.retain(|entry| {
             let keep = keep(entry);
-            if keep {
-                bytes += entry_bytes(name.len(), entry.value.as_ref().map(|value| value.len()));
-                absent += usize::from(entry.value.is_none());
-            } else {
-                // What is absent in a complete run is absent without its mark, too.
-                complete &= entry.value.is_none();
-            }
+            // What is absent in a complete run is absent without its mark, too.
+            complete &= keep || entry.value.is_none();
             keep
         });
-        (self.bytes, self.absent, self.complete) = (bytes, absent, complete);
+        self.complete = complete;
     }
 
     /// The key's place in the changes, with its new head there.
@@ -271,7 +283,7 @@ impl Run {
         if self.written != sequence {
             // What was frozen before is in RocksDB or will be.
             self.stored |= self.written != 0;
-            self.at = changes.begin(self.state, self.group, Arc::clone(&self.key));
+            self.at = changes.begin(self.state, self.group, self.key.clone());
             self.written = sequence;
         }
         if head.entries == 0 {
@@ -281,8 +293,4 @@ impl Run {
         changes.set_head(self.at, Head { tally: head, first: self.first });
         self.at
     }
-}
-
-fn entry_bytes(name: usize, value: Option<usize>) -> usize {
-    ENTRY_BYTES + name + value.unwrap_or_default()
 }

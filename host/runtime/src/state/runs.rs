@@ -161,7 +161,7 @@ mod tests {
         let key = key.to_be_bytes();
         let index = runs.make(((0, 0), KeyHash::of(&key)), KeyGroup(0), &key, true);
         let value = [0; 100].as_slice().into();
-        runs.with(index, |run| run.write(&b"name".as_slice().into(), None, Some(value), (changes, sequence)));
+        runs.with(index, |run| run.write((&b"name".as_slice().into(), None), None, Some(value), (changes, sequence)));
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! Owns that lazy writes go to an overlay until the call has succeeded, and the translation from origins to keys: a guest can
 //! touch only the keys of its batch (I10). Does not own the state itself.
 
+mod apply;
 mod collections;
 mod lifetime;
 mod limits;
 mod overlay;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use wasmill_core::fault::Fault;
 use wasmill_core::key_group::KeyHash;
@@ -77,16 +79,7 @@ impl CallState {
 
     /// Makes the call's lazy writes real, and its reads where they count, but for those of origins that are `rejected`.
     pub(super) fn apply(&mut self, rejected: impl Fn(u32) -> bool) -> Result<(), Error> {
-        if let Some(keyed) = &mut self.keyed {
-            for ((state, slot), value) in self.overlay.values.drain() {
-                let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
-                match value {
-                    Some(value) => keyed.set_value(usize::from(state), key, hash, &value)?,
-                    None => keyed.clear_value(usize::from(state), key, hash)?,
-                }
-            }
-        }
-        self.apply_collections()?;
+        self.apply_writes()?;
         self.apply_touches(rejected)?;
         self.discard();
         Ok(())
@@ -117,8 +110,10 @@ impl StateAccess for CallState {
     fn value_get(&mut self, state: u16, origin: u32) -> Result<Option<Vec<u8>>, StateError> {
         let slot = self.slot(origin)?;
         self.read(state, slot, origin, None)?;
-        if let Some(written) = self.overlay.values.get(&(state, slot)) {
-            return Ok(written.as_deref().map(|stored| self.unstamped(state, stored).to_vec()));
+        if !self.overlay.is_empty()
+            && let Some(written) = self.overlay.view().values.get(&(state, slot)).cloned()
+        {
+            return Ok(written.map(|stored| self.unstamped(state, &stored).to_vec()));
         }
         let Some(keyed) = &mut self.keyed else {
             return Err(StateError::Misuse("the operator keeps no state".to_owned()));
@@ -132,10 +127,7 @@ impl StateAccess for CallState {
 
     fn value_set(&mut self, state: u16, origin: u32, value: Vec<u8>) -> Result<(), StateError> {
         let slot = self.written_slot(origin)?;
-        let value = match self.stamp(state, origin) {
-            Some(stamp) => stamped(stamp, &value).to_vec(),
-            None => value,
-        };
+        let value = self.stored(state, origin, &value);
         self.overlay.write_value((state, slot), Some(value))
     }
 

@@ -8,57 +8,68 @@ use std::collections::BTreeSet;
 use wasmill_core::key_group::KeyHash;
 use wasmill_core::record::{Column, OptionalColumn};
 
-use super::overlay::{MapWrites, NO_SLOT, Place};
+use super::overlay::{NO_SLOT, Place};
 use super::{CallState, failed};
 use crate::guest::{StateError, check_answer};
-use crate::state::{Error, KeyedState, NO_KEY, PAGE_BYTES, PAGE_ENTRIES, Page, Range};
+use crate::state::{BLOCK, Error, KeyedState, NO_KEY, PAGE_BYTES, PAGE_ENTRIES, Page, Range, Value};
 
 impl CallState {
-    /// The entry that the call itself wrote or removed; `None`: the state must be asked.
-    fn own_entry(&self, place: Place, name: &[u8]) -> Option<Option<&[u8]>> {
-        let writes = self.overlay.maps.get(&place)?;
-        match writes.entries.get(name) {
-            Some(value) => Some(value.as_deref()),
-            None if writes.cleared => Some(None),
-            None => None,
-        }
-    }
-
     pub(super) fn entry(&mut self, state: u16, slot: u32, name: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
-        if let Some(own) = self.own_entry((state, slot), name) {
-            return Ok(own.map(|stored| self.unstamped(state, stored).to_vec()));
+        let place = (state, slot);
+        if let Some(own) = self.own_entry(place, name) {
+            return Ok(own.map(|stored| self.unstamped(state, &stored).to_vec()));
         }
         let keyed = keyed(&mut self.keyed)?;
-        let (key, hash) = place(slot, (&self.keys, &self.hashes), keyed.no_key_hash());
+        let (key, hash) = key_of(slot, (&self.keys, &self.hashes), keyed.no_key_hash());
         let value = keyed.map_get(usize::from(state), key, hash, name).map_err(failed)?;
         Ok(value.map(<[u8]>::to_vec))
     }
 
-    /// Many entries, by slot and map key.
-    pub(super) fn entries(&mut self, state: u16, wanted: &[(u32, &[u8])]) -> Result<OptionalColumn, StateError> {
-        let (keys, hashes) = (&self.keys, &self.hashes);
-        let index = usize::from(state);
-        let of_slot = |slot: u32| (keys.get(slot as usize), hashes[slot as usize]);
-        let asked: Vec<_> = wanted
-            .iter()
-            .filter(|(slot, name)| self.own_entry((state, *slot), name).is_none())
-            .map(|&(slot, name)| (of_slot(slot).0, of_slot(slot).1, name))
-            .collect();
-        if !asked.is_empty() {
-            keyed(&mut self.keyed)?.map_load(index, asked.into_iter()).map_err(failed)?;
+    /// The entry that the call itself wrote or removed; `None`: the state must be asked.
+    fn own_entry(&mut self, place: Place, name: &[u8]) -> Option<Option<Value>> {
+        if self.overlay.is_empty() {
+            return None;
         }
+        Some(self.overlay.view().maps.get(&place)?.get(name)?.cloned())
+    }
+
+    /// Many entries, by slot and map key: each is looked for once, and what is not in memory is read together.
+    pub(super) fn entries(&mut self, state: u16, wanted: &[(u32, &[u8])]) -> Result<OptionalColumn, StateError> {
+        let index = usize::from(state);
         let mut found = OptionalColumn::default();
-        for &(slot, name) in wanted {
-            let own = self.overlay.maps.get(&(state, slot)).map(|writes| (writes.cleared, writes.entries.get(name)));
-            match own {
-                Some((_, Some(stored))) => {
-                    found.push(stored.as_deref().map(|stored| self.unstamped(state, stored)));
+        keyed(&mut self.keyed)?.begin_wanted();
+        // Where the answer cannot go on before what is not in memory was read.
+        let mut first_missing = None;
+        for (block, wanted) in wanted.chunks(BLOCK).enumerate() {
+            let places = wanted
+                .iter()
+                .map(|&(slot, name)| Some(((index, self.keys.get(slot as usize), self.hashes[slot as usize]), name)));
+            keyed(&mut self.keyed)?.guess_entries(places).map_err(failed)?;
+            for (number, &(slot, name)) in wanted.iter().enumerate() {
+                let own = self.own_entry((state, slot), name);
+                let keyed = keyed(&mut self.keyed)?;
+                let looked = match &own {
+                    Some(own) => Some(own.as_ref().map(|stored| keyed.unstamped(index, stored))),
+                    None => keyed.map_look(index, number, name).map_err(failed)?,
+                };
+                match looked {
+                    Some(value) if first_missing.is_none() => {
+                        found.push(value);
+                        check_answer(&found)?;
+                    }
+                    Some(_) => {}
+                    None => first_missing = first_missing.or(Some(block * BLOCK + number)),
                 }
-                Some((true, None)) => found.push(None),
-                _ => {
+            }
+        }
+        let Some(first_missing) = first_missing else { return Ok(found) };
+        keyed(&mut self.keyed)?.fetch_wanted().map_err(failed)?;
+        for &(slot, name) in wanted.iter().skip(first_missing) {
+            match self.own_entry((state, slot), name) {
+                Some(own) => found.push(own.as_ref().map(|stored| self.unstamped(state, stored))),
+                None => {
                     let (key, hash) = (self.keys.get(slot as usize), self.hashes[slot as usize]);
-                    let keyed = keyed(&mut self.keyed)?;
-                    found.push(keyed.map_get(index, key, hash, name).map_err(failed)?);
+                    found.push(keyed(&mut self.keyed)?.map_get(index, key, hash, name).map_err(failed)?);
                 }
             }
             check_answer(&found)?;
@@ -71,9 +82,9 @@ impl CallState {
             return Ok(Page::default());
         }
         let none = self.keyed.as_ref().map_or(KeyHash(0), KeyedState::no_key_hash);
-        let (key, hash) = place(slot, (&self.keys, &self.hashes), none);
+        let (key, hash) = key_of(slot, (&self.keys, &self.hashes), none);
         let place = (usize::from(state), key, hash);
-        match self.overlay.maps.get(&(state, slot)) {
+        match self.overlay.view().maps.get(&(state, slot)) {
             Some(own) if own.cleared => {
                 keyed(&mut self.keyed)?.map_page_of(place.0, (range, limit), own.range(range)).map_err(failed)
             }
@@ -84,13 +95,13 @@ impl CallState {
 
     /// How many elements of the state's list count, and how many the call has appended.
     fn list_parts(&mut self, state: u16, slot: u32) -> Result<(u64, usize), StateError> {
-        let own = self.overlay.lists.get(&(state, slot));
+        let own = self.overlay.view().lists.get(&(state, slot));
         let (cleared, appended) = own.map_or((false, 0), |own| (own.cleared, own.appended.len()));
         if cleared {
             return Ok((0, appended));
         }
         let keyed = keyed(&mut self.keyed)?;
-        let (key, hash) = place(slot, (&self.keys, &self.hashes), keyed.no_key_hash());
+        let (key, hash) = key_of(slot, (&self.keys, &self.hashes), keyed.no_key_hash());
         let stored = keyed.list_length(usize::from(state), key, hash).map_err(failed)?;
         Ok((stored, appended))
     }
@@ -106,25 +117,25 @@ impl CallState {
         let mut page = Column::default();
         if start < stored {
             let keyed = keyed(&mut self.keyed)?;
-            let (key, hash) = place(slot, (&self.keys, &self.hashes), keyed.no_key_hash());
+            let (key, hash) = key_of(slot, (&self.keys, &self.hashes), keyed.no_key_hash());
             page = keyed.list_page((usize::from(state), key, hash), start, limit).map_err(failed)?;
         }
         let next = start.saturating_add(page.len() as u64);
-        let (Some(skip), Some(own)) = (next.checked_sub(stored), self.overlay.lists.get(&(state, slot))) else {
+        let (Some(skip), Some(own)) = (next.checked_sub(stored), self.overlay.view().lists.get(&(state, slot))) else {
             return Ok(page);
         };
         for value in own.appended.iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)) {
             if page.len() >= limit || page.bytes().len() >= PAGE_BYTES {
                 break;
             }
-            page.push(self.unstamped(state, value));
+            page.push(self.keyed.as_ref().map_or(value, |keyed| keyed.unstamped(usize::from(state), value)));
         }
         Ok(page)
     }
 
     /// A page of what union state shows of all subtasks; `None`: it shows its own, as it was replaced.
-    pub(super) fn union_page(&self, state: u16, start: u64, limit: usize) -> Option<Column> {
-        let replaced = self.overlay.lists.get(&(state, NO_SLOT)).is_some_and(|own| own.cleared);
+    pub(super) fn union_page(&mut self, state: u16, start: u64, limit: usize) -> Option<Column> {
+        let replaced = self.overlay.view().lists.get(&(state, NO_SLOT)).is_some_and(|own| own.cleared);
         let keyed = self.keyed.as_ref().filter(|_| !replaced)?;
         keyed.union_page(usize::from(state), start, limit)
     }
@@ -133,64 +144,24 @@ impl CallState {
     pub(super) fn load_written(&mut self) -> Result<(), Error> {
         let Some(keyed) = &mut self.keyed else { return Ok(()) };
         let (keys, none) = ((&self.keys, &self.hashes[..]), keyed.no_key_hash());
-        let of_slot = |slot: u32| place(slot, keys, none);
-        let maps = &self.overlay.maps;
-        for state in maps.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
-            let written = maps.iter().filter(|((of, _), own)| *of == state && !own.cleared);
+        let of_slot = |slot: u32| key_of(slot, keys, none);
+        let view = self.overlay.view();
+        for state in view.maps.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
+            let written = view.maps.iter().filter(|((of, _), own)| *of == state && !own.cleared);
             let names = written.flat_map(|((_, slot), own)| own.entries.keys().map(|name| (*slot, &**name)));
             let wanted = names.map(|(slot, name)| (of_slot(slot).0, of_slot(slot).1, name));
             keyed.map_load(usize::from(state), wanted)?;
         }
-        let lists = &self.overlay.lists;
-        for state in lists.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
-            let written = lists.keys().filter(|(of, _)| *of == state);
+        for state in view.lists.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
+            let written = view.lists.keys().filter(|(of, _)| *of == state);
             keyed.list_load(usize::from(state), written.map(|(_, slot)| of_slot(*slot)))?;
         }
         Ok(())
     }
-
-    /// Makes the writes to maps and lists real.
-    pub(super) fn apply_collections(&mut self) -> Result<(), Error> {
-        self.load_written()?;
-        let Some(keyed) = &mut self.keyed else { return Ok(()) };
-        let (keys, none) = ((&self.keys, &self.hashes[..]), keyed.no_key_hash());
-        let of_slot = |slot: u32| place(slot, keys, none);
-        for ((state, slot), own) in self.overlay.maps.drain() {
-            let (state, (key, hash)) = (usize::from(state), of_slot(slot));
-            if own.cleared {
-                keyed.map_clear(state, key, hash)?;
-            }
-            for (name, value) in own.entries {
-                match value {
-                    Some(value) => keyed.map_put((state, key, hash), &name, value)?,
-                    None => keyed.map_remove((state, key, hash), &name)?,
-                }
-            }
-        }
-        for ((state, slot), own) in self.overlay.lists.drain() {
-            let (state, (key, hash)) = (usize::from(state), of_slot(slot));
-            if own.cleared {
-                keyed.list_clear(state, key, hash)?;
-                keyed.forget_union(state);
-            }
-            keyed.list_append(state, key, hash, own.appended)?;
-        }
-        Ok(())
-    }
-}
-
-impl MapWrites {
-    /// What was written within a range that is not empty.
-    fn range<'a>(
-        &'a self,
-        range: Range<'a>,
-    ) -> impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
-        self.entries.range::<[u8], _>(range.bounds()).map(|(name, value)| (&**name, value.as_deref()))
-    }
 }
 
 /// The key and hash of a slot; `none` is the hash of what belongs to no key.
-pub(super) fn place<'a>(slot: u32, (keys, hashes): (&'a Column, &[KeyHash]), none: KeyHash) -> (&'a [u8], KeyHash) {
+pub(super) fn key_of<'a>(slot: u32, (keys, hashes): (&'a Column, &[KeyHash]), none: KeyHash) -> (&'a [u8], KeyHash) {
     if slot == NO_SLOT { (NO_KEY, none) } else { (keys.get(slot as usize), hashes[slot as usize]) }
 }
 

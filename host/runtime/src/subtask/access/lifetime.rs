@@ -8,7 +8,7 @@ use wasmill_core::ttl::Stamp;
 
 use super::CallState;
 use crate::guest::StateError;
-use crate::state::{Error, Name, Value, split, stamped};
+use crate::state::{Error, Name, Value, stamped};
 
 /// A read that refreshes.
 #[derive(Debug)]
@@ -41,10 +41,7 @@ impl CallState {
 
     /// What a stored value that the call itself wrote holds.
     pub(super) fn unstamped<'a>(&self, state: u16, stored: &'a [u8]) -> &'a [u8] {
-        match self.keyed.as_ref().and_then(|keyed| keyed.ttl(usize::from(state))) {
-            Some(_) => split(stored).1,
-            None => stored,
-        }
+        self.keyed.as_ref().map_or(stored, |keyed| keyed.unstamped(usize::from(state), stored))
     }
 
     /// A value, an entry or a list was read: where reads refresh, that is kept until the call has succeeded.

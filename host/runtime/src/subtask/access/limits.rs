@@ -88,7 +88,7 @@ impl CallState {
         self.load_written()?;
         let Some(keyed) = &mut self.keyed else { return Ok(changes) };
         let (keys, none) = ((&self.keys, &self.hashes[..]), keyed.no_key_hash());
-        let of_slot = |slot: u32| collections::place(slot, keys, none);
+        let of_slot = |slot: u32| collections::key_of(slot, keys, none);
         let mut value = |keyed: &mut KeyedState, place: Place, after: Option<u64>| -> Result<(), Error> {
             let (state, (key, hash)) = (usize::from(place.0), of_slot(place.1));
             let tally = |value: u64| Tally { entries: 1, bytes: key.len() as u64 + value };
@@ -108,11 +108,12 @@ impl CallState {
                 }
             }
         }
-        for (place, written) in &self.overlay.values {
+        let view = self.overlay.view();
+        for (place, written) in &view.values {
             let stamp = keyed.stamp_bytes(usize::from(place.0));
             value(keyed, *place, written.as_ref().map(|value| (value.len() - stamp) as u64))?;
         }
-        for (place, written) in &self.overlay.maps {
+        for (place, written) in &view.maps {
             let (state, (key, hash)) = (usize::from(place.0), of_slot(place.1));
             let (before, stamp) = (keyed.map_head(state, key, hash)?, keyed.stamp_bytes(state));
             let mut after = if written.cleared { Tally::default() } else { before };
@@ -126,7 +127,7 @@ impl CallState {
             }
             changes.push(Change { place: *place, before, after });
         }
-        for (place, written) in &self.overlay.lists {
+        for (place, written) in &view.lists {
             let (state, (key, hash)) = (usize::from(place.0), of_slot(place.1));
             let (before, stamp) = (keyed.list_head(state, key, hash)?, keyed.stamp_bytes(state) as u64);
             let mut after = if written.cleared { Tally::default() } else { before };

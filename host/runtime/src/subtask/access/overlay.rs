@@ -1,10 +1,10 @@
-//! What a call wrote through the state imports and may still be undone: the overlay, with marks and rollback.
+//! What a call wrote through the state imports and may still be undone: a log of writes, with marks and rollback.
 //!
-//! Owns that a rollback undoes writes of every kind, and the bound on their bytes. Does not own what they are written over.
-
-use std::collections::{BTreeMap, HashMap};
+//! Owns that a rollback undoes writes of every kind, and the bound on their bytes. Does not own what they are written over, nor how
+//! the call's own reads see them ([`super::view`]): who never reads what it wrote pays for no view.
 
 use super::lifetime::Touch;
+use super::view::View;
 use crate::guest::StateError;
 use crate::state::{Name, Value};
 
@@ -22,13 +22,12 @@ pub(super) const NO_SLOT: u32 = u32::MAX;
 /// The writes of a call.
 #[derive(Debug)]
 pub(super) struct Overlay {
-    pub(super) values: HashMap<Place, Option<Vec<u8>>>,
-    pub(super) maps: HashMap<Place, MapWrites>,
-    pub(super) lists: HashMap<Place, ListWrites>,
+    log: Vec<Step>,
+    /// The elements that were appended to lists.
+    elements: Vec<Value>,
+    view: View,
     /// Reads that refresh, which no rollback undoes.
     pub(super) touches: Vec<Touch>,
-    /// How to undo each write of this call.
-    undo: Vec<Step>,
     bytes: usize,
     limit: usize,
     /// On whose behalf is written now; `None`: nobody says.
@@ -38,11 +37,10 @@ pub(super) struct Overlay {
 impl Default for Overlay {
     fn default() -> Self {
         Self {
-            values: HashMap::new(),
-            maps: HashMap::new(),
-            lists: HashMap::new(),
+            log: Vec::new(),
+            elements: Vec::new(),
+            view: View::default(),
             touches: Vec::new(),
-            undo: Vec::new(),
             bytes: 0,
             limit: LIMIT,
             origin: None,
@@ -52,37 +50,32 @@ impl Default for Overlay {
 
 /// A write that can be undone.
 #[derive(Debug)]
-struct Step {
-    undo: Undo,
+pub(super) struct Step {
+    pub(super) place: Place,
+    pub(super) write: Write,
     /// What it was counted for.
     bytes: usize,
     origin: Option<u32>,
 }
 
-/// What was written to the map of one key.
-#[derive(Debug, Default)]
-pub(super) struct MapWrites {
-    /// Nothing of what the state has counts.
-    pub(super) cleared: bool,
-    /// `None`: removed.
-    pub(super) entries: BTreeMap<Name, Option<Value>>,
-}
-
-/// What was written to the list of one key.
-#[derive(Debug, Default)]
-pub(super) struct ListWrites {
-    /// Nothing of what the state has counts.
-    pub(super) cleared: bool,
-    pub(super) appended: Vec<Value>,
-}
-
+/// What was written at a place.
 #[derive(Debug)]
-enum Undo {
-    Value { place: Place, before: Option<Option<Vec<u8>>> },
-    Entry { place: Place, name: Name, before: Option<Option<Value>> },
-    MapCleared { place: Place, before: MapWrites },
-    Appended { place: Place, before: usize },
-    ListCleared { place: Place, before: ListWrites },
+pub(super) enum Write {
+    /// A value; `None`: it was removed.
+    Value(Option<Value>),
+    /// An entry of a map; `None`: it was removed.
+    Entry(Name, Option<Value>),
+    ClearMap,
+    /// Elements of a list: these among the log's.
+    Append(usize, usize),
+    ClearList,
+}
+
+impl Write {
+    /// Whether nothing counts that was written there before.
+    pub(super) fn is_clear(&self) -> bool {
+        matches!(self, Self::ClearMap | Self::ClearList)
+    }
 }
 
 impl Overlay {
@@ -96,45 +89,54 @@ impl Overlay {
     }
 
     pub(super) fn wrote_for(&self, origins: impl Iterator<Item = u32> + Clone) -> bool {
-        self.undo.iter().any(|step| origins.clone().any(|origin| step.origin.is_none_or(|own| own == origin)))
+        self.log.iter().any(|step| origins.clone().any(|origin| step.origin.is_none_or(|own| own == origin)))
     }
 
-    fn wrote(&mut self, undo: Undo, bytes: usize) {
-        self.undo.push(Step { undo, bytes, origin: self.origin });
+    /// Whether nothing was written.
+    pub(super) fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// The writes, as reads see them.
+    pub(super) fn view(&mut self) -> &View {
+        self.view.take_in(&self.log, &self.elements);
+        &self.view
+    }
+
+    /// The writes, oldest first, with the elements of all that were appended; to be given back empty to [`Overlay::reuse`].
+    pub(super) fn take(&mut self) -> (Vec<Step>, Vec<Value>) {
+        self.view.clear();
+        (std::mem::take(&mut self.log), std::mem::take(&mut self.elements))
+    }
+
+    /// Takes back memory.
+    pub(super) fn reuse(&mut self, (mut log, mut elements): (Vec<Step>, Vec<Value>)) {
+        log.clear();
+        elements.clear();
+        (self.log, self.elements) = (log, elements);
     }
 
     pub(super) fn clear(&mut self) {
-        self.values.clear();
-        self.maps.clear();
-        self.lists.clear();
+        self.log.clear();
+        self.elements.clear();
+        self.view.clear();
         self.touches.clear();
-        self.undo.clear();
         self.bytes = 0;
     }
 
-    pub(super) fn write_value(&mut self, place: Place, value: Option<Vec<u8>>) -> Result<(), StateError> {
-        let bytes = self.charge(value.as_ref().map_or(0, Vec::len))?;
-        let before = self.values.insert(place, value);
-        self.wrote(Undo::Value { place, before }, bytes);
-        Ok(())
+    pub(super) fn write_value(&mut self, place: Place, value: Option<Value>) -> Result<(), StateError> {
+        let bytes = value.as_ref().map_or(0, |value| value.len());
+        self.write(place, Write::Value(value), bytes)
     }
 
     pub(super) fn write_entry(&mut self, place: Place, name: &[u8], value: Option<Value>) -> Result<(), StateError> {
-        // Twice: the map key is kept for the undo too.
-        let bytes = self.charge(2 * name.len() + value.as_ref().map_or(0, |value| value.len()))?;
-        let name = Name::from(name);
-        let entries = &mut self.maps.entry(place).or_default().entries;
-        let before = entries.insert(Name::clone(&name), value);
-        self.wrote(Undo::Entry { place, name, before }, bytes);
-        Ok(())
+        // Twice: a view has the map key too.
+        let bytes = 2 * name.len() + value.as_ref().map_or(0, |value| value.len());
+        self.write(place, Write::Entry(Name::from(name), value), bytes)
     }
 
     pub(super) fn clear_map(&mut self, place: Place) -> Result<(), StateError> {
-        let bytes = self.charge(0)?;
-        let cleared = MapWrites { cleared: true, entries: BTreeMap::new() };
-        let before = self.maps.insert(place, cleared).unwrap_or_default();
-        self.wrote(Undo::MapCleared { place, before }, bytes);
-        Ok(())
+        self.write(place, Write::ClearMap, 0)
     }
 
     /// Keeps a read that refreshes; it counts as a write.
@@ -145,59 +147,52 @@ impl Overlay {
     }
 
     pub(super) fn append(&mut self, place: Place, values: &mut dyn Iterator<Item = Value>) -> Result<(), StateError> {
-        let bytes = self.charge(0)?;
-        let before = self.lists.get(&place).map_or(0, |list| list.appended.len());
-        self.wrote(Undo::Appended { place, before }, bytes);
+        let start = self.elements.len();
+        self.write(place, Write::Append(start, start), 0)?;
         for value in values {
-            let bytes = self.charge(value.len())?;
-            if let Some(step) = self.undo.last_mut() {
-                step.bytes += bytes;
+            let charged = self.charge(value.len())?;
+            self.elements.push(value);
+            if let Some(Step { write: Write::Append(_, end), bytes, .. }) = self.log.last_mut() {
+                (*end, *bytes) = (self.elements.len(), *bytes + charged);
             }
-            self.lists.entry(place).or_default().appended.push(value);
         }
         Ok(())
     }
 
     pub(super) fn clear_list(&mut self, place: Place) -> Result<(), StateError> {
-        let bytes = self.charge(0)?;
-        let cleared = ListWrites { cleared: true, appended: Vec::new() };
-        let before = self.lists.insert(place, cleared).unwrap_or_default();
-        self.wrote(Undo::ListCleared { place, before }, bytes);
-        Ok(())
+        self.write(place, Write::ClearList, 0)
     }
 
     pub(super) fn mark(&self) -> u32 {
-        u32::try_from(self.undo.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.log.len()).unwrap_or(u32::MAX)
     }
 
     pub(super) fn rollback(&mut self, mark: u32) -> Result<(), StateError> {
-        if mark as usize > self.undo.len() {
+        if mark as usize > self.log.len() {
             return Err(StateError::Misuse(format!(
                 "mark {mark} was not given in this call, or was rolled back before"
             )));
         }
-        for Step { undo, bytes, .. } in self.undo.drain(mark as usize..).rev() {
-            self.bytes -= bytes;
-            match undo {
-                Undo::Value { place, before } => put_back(&mut self.values, place, before),
-                Undo::Entry { place, name, before } => {
-                    let entries = &mut self.maps.entry(place).or_default().entries;
-                    match before {
-                        Some(value) => entries.insert(name, value),
-                        None => entries.remove(&name),
-                    };
-                }
-                Undo::MapCleared { place, before } => put_back(&mut self.maps, place, Some(before)),
-                Undo::Appended { place, before } => {
-                    self.lists.entry(place).or_default().appended.truncate(before);
-                }
-                Undo::ListCleared { place, before } => put_back(&mut self.lists, place, Some(before)),
+        while self.log.len() > mark as usize {
+            let Some(step) = self.log.pop() else { break };
+            self.bytes -= step.bytes;
+            self.view.give_back(self.log.len(), &step);
+            if let Write::Append(start, _) = step.write {
+                self.elements.truncate(start);
             }
         }
         Ok(())
     }
 
+    #[inline]
+    fn write(&mut self, place: Place, write: Write, bytes: usize) -> Result<(), StateError> {
+        let bytes = self.charge(bytes)?;
+        self.log.push(Step { place, write, bytes, origin: self.origin });
+        Ok(())
+    }
+
     /// Counts a write; returns for how much.
+    #[inline]
     fn charge(&mut self, bytes: usize) -> Result<usize, StateError> {
         let bytes = bytes + WRITE_BYTES;
         if self.bytes + bytes > self.limit {
@@ -209,11 +204,4 @@ impl Overlay {
         self.bytes += bytes;
         Ok(bytes)
     }
-}
-
-fn put_back<T>(writes: &mut HashMap<Place, T>, place: Place, before: Option<T>) {
-    match before {
-        Some(before) => writes.insert(place, before),
-        None => writes.remove(&place),
-    };
 }
