@@ -248,8 +248,10 @@ impl Backend {
         let mut writes = self.writes();
         let mut value = Vec::new();
         row::encode_value(TIMER_VERSION, &[], &mut value);
+        let mut key = Vec::new();
         for (row, set) in layer {
-            if *set { writes.put(family, row, &value)? } else { writes.delete(family, row)? }
+            row.encode(&mut key);
+            if *set { writes.put(family, &key, &value)? } else { writes.delete(family, &key)? }
         }
         writes.finish()
     }

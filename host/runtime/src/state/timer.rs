@@ -67,9 +67,8 @@ impl KeyedState {
         self.writer.check()?;
         let due = self.timers.take_due(domain, until, limit, &self.rows)?;
         for id in &due {
-            if let Some(timer) = Timer::decode(id) {
-                self.count_timer(&timer, KeyHash::of(timer.key).group(self.max_parallelism), false)?;
-            }
+            let timer = id.timer();
+            self.count_timer(&timer, KeyHash::of(timer.key).group(self.max_parallelism), false)?;
         }
         Ok(due)
     }

@@ -9,13 +9,14 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use wasmill_core::key_group::{KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 use wasmill_core::time::Timestamp;
-use wasmill_core::timer::{Domain, ID_BYTES, KeyTimer, Known, Timer, TimerId, TimerQueue};
+use wasmill_core::timer::{Domain, KeyTimer, Known, Timer, TimerId, TimerQueue};
 
 use super::error::Error;
 use super::row;
@@ -23,13 +24,45 @@ use super::row;
 /// Rows read of a key group in one refill, at least: with fewer the horizon would move in steps too small.
 const LEAST_READ: usize = 16;
 /// About the bytes of a timer in the queue, to guess how many fit.
-const TYPICAL_BYTES: usize = ID_BYTES + 84;
+const TYPICAL_BYTES: usize = size_of::<TimerId>() * 3 / 2;
 
-/// What a change takes beside its row: its place in a tree, and the allocator's share.
-const CHANGE_BYTES: usize = 48;
+/// What a change takes beside its id: its share of a tree that is two thirds full.
+const CHANGE_BYTES: usize = size_of::<TimerRow>() - size_of::<TimerId>() + size_of::<TimerRow>() / 2;
 
 /// Changes by row: true where the timer is set now and was not below, false where it was and is not.
-pub(super) type TimerLayer = BTreeMap<Box<[u8]>, bool>;
+pub(super) type TimerLayer = BTreeMap<TimerRow, bool>;
+
+/// A timer's row, in the order of rows.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TimerRow {
+    group: u16,
+    domain: Domain,
+    id: TimerId,
+}
+
+impl TimerRow {
+    fn new(group: KeyGroup, domain: Domain, id: TimerId) -> Self {
+        Self { group: group.0, domain, id }
+    }
+
+    /// Of a row's bytes; none where it is no timer's.
+    fn decode(row: &[u8]) -> Option<Self> {
+        let (domain, id) = row::timer_of(row)?;
+        let (group, _, _) = row::decode_key(row).ok()?;
+        Some(Self::new(group, domain, TimerId::decode(id)?))
+    }
+
+    /// Replaces `out` by the row's bytes.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.clear();
+        row::encode_timer_head(KeyGroup(self.group), self.domain, out);
+        self.id.encode(out);
+    }
+
+    fn memory(&self) -> usize {
+        self.id.memory() + CHANGE_BYTES
+    }
+}
 
 /// Where timers lie that are in no layer.
 pub(super) trait TimerRows {
@@ -73,14 +106,12 @@ impl TimerStore {
         group: KeyGroup,
         rows: &impl TimerRows,
     ) -> Result<bool, Error> {
-        let (row, id) = self.encode(domain, timer, group);
-        if self.is_set(domain, (&row, id), rows)? {
-            self.scratch = row;
+        let row = TimerRow::new(group, domain, TimerId::of(timer));
+        let known = self.queues[domain as usize].insert(row.id.clone());
+        if self.is_set(known, &row, rows)? {
             return Ok(false);
         }
-        let queue = &mut self.queues[domain as usize];
-        queue.insert(&row[id..]);
-        queue.shrink();
+        self.queues[domain as usize].shrink();
         self.change(row, true);
         Ok(true)
     }
@@ -93,12 +124,11 @@ impl TimerStore {
         group: KeyGroup,
         rows: &impl TimerRows,
     ) -> Result<bool, Error> {
-        let (row, id) = self.encode(domain, timer, group);
-        if !self.is_set(domain, (&row, id), rows)? {
-            self.scratch = row;
+        let row = TimerRow::new(group, domain, TimerId::of(timer));
+        let known = self.queues[domain as usize].remove(&row.id);
+        if !self.is_set(known, &row, rows)? {
             return Ok(false);
         }
-        self.queues[domain as usize].remove(&row[id..]);
         self.change(row, false);
         Ok(true)
     }
@@ -122,10 +152,8 @@ impl TimerStore {
         }
         self.queues[domain as usize].take_due(until, limit, &mut due);
         for id in &due {
-            let Some(timer) = Timer::decode(id) else { continue };
-            let group = KeyHash::of(timer.key).group(self.max_parallelism);
-            let (row, _) = self.encode(domain, &timer, group);
-            self.change(row, false);
+            let group = KeyHash::of(id.timer().key).group(self.max_parallelism);
+            self.change(TimerRow::new(group, domain, id.clone()), false);
         }
         Ok(due)
     }
@@ -142,21 +170,24 @@ impl TimerStore {
         let domains = Domain::ALL.into_iter().filter(|domain| after.is_none_or(|after| *domain >= after.domain));
         for domain in domains {
             let (mut lower, upper) = row::timer_bounds(group, domain);
+            let mut first = Bound::Included(TimerRow::new(group, domain, TimerId::first()));
             if let Some(KeyTimer { time, tag, .. }) = after.filter(|after| after.domain == domain) {
-                Timer { time, key, tag }.encode(&mut lower);
+                let row = TimerRow::new(group, domain, TimerId::of(&Timer { time, key, tag }));
+                row.encode(&mut lower);
                 // No row is this one and a byte more but those of later timers.
                 lower.push(0);
+                first = Bound::Excluded(row);
             }
-            let of_key = |row: &[u8]| {
-                let (domain, id) = row::timer_of(row)?;
-                let Timer { time, tag, .. } = Timer::decode(id).filter(|timer| timer.key == key)?;
-                Some(KeyTimer { domain, time, tag })
+            let of_key = |row: &TimerRow| {
+                let Timer { time, key: of, tag } = row.id.timer();
+                (of == key).then_some(KeyTimer { domain, time, tag })
             };
             let mut taken = 0;
             rows.read(&lower, &upper, &mut |row| {
                 if taken < limit
-                    && let Some(timer) = of_key(row)
-                    && self.layered(row).is_none()
+                    && let Some(row) = TimerRow::decode(row)
+                    && let Some(timer) = of_key(&row)
+                    && self.layered(&row).is_none()
                 {
                     taken += 1;
                     found.insert(timer);
@@ -164,7 +195,8 @@ impl TimerStore {
                 taken < limit
             })?;
             for layer in self.frozen.iter().map(|(_, layer)| &**layer).chain([&self.fresh]) {
-                let rows = layer.range::<[u8], _>((Bound::Included(&lower[..]), Bound::Excluded(&upper[..])));
+                let rows = layer.range((first.as_ref(), Bound::Unbounded));
+                let rows = rows.take_while(|(row, _)| row.group == group.0 && row.domain == domain);
                 let set = rows.filter(|(row, set)| **set && self.layered(row) == Some(true));
                 found.extend(set.filter_map(|(row, _)| of_key(row)).take(limit));
             }
@@ -195,78 +227,76 @@ impl TimerStore {
         while self.frozen.pop_front_if(|(frozen, _)| *frozen <= sequence).is_some() {}
     }
 
-    /// The row, and where the id begins in it.
-    fn encode(&mut self, domain: Domain, timer: &Timer<'_>, group: KeyGroup) -> (Vec<u8>, usize) {
-        let mut row = std::mem::take(&mut self.scratch);
-        row.clear();
-        row::encode_timer_head(group, domain, &mut row);
-        let id = row.len();
-        timer.encode(&mut row);
-        (row, id)
-    }
-
-    fn is_set(&self, domain: Domain, (row, id): (&[u8], usize), rows: &impl TimerRows) -> Result<bool, Error> {
-        match self.queues[domain as usize].known(&row[id..]) {
-            Known::Set => Ok(true),
-            Known::Absent => Ok(false),
-            Known::Behind => self.layered(row).map_or_else(|| rows.has(row), Ok),
+    /// Whether a timer is set of which the queue knew `known`.
+    fn is_set(&mut self, known: Known, row: &TimerRow, rows: &impl TimerRows) -> Result<bool, Error> {
+        match (known, if known == Known::Behind { self.layered(row) } else { None }) {
+            (Known::Set, _) => Ok(true),
+            (Known::Absent, _) => Ok(false),
+            (Known::Behind, Some(set)) => Ok(set),
+            (Known::Behind, None) => {
+                row.encode(&mut self.scratch);
+                rows.has(&self.scratch)
+            }
         }
     }
 
     /// What the newest layer that knows the row says.
-    fn layered(&self, row: &[u8]) -> Option<bool> {
+    fn layered(&self, row: &TimerRow) -> Option<bool> {
         let frozen = || self.frozen.iter().rev().find_map(|(_, layer)| layer.get(row));
         self.fresh.get(row).or_else(frozen).copied()
     }
 
-    fn change(&mut self, row: Vec<u8>, set: bool) {
-        // The opposite change before it: together they are none.
-        if self.fresh.remove(&row[..]).is_some() {
-            self.fresh_bytes = self.fresh_bytes.saturating_sub(row.len() + CHANGE_BYTES);
-        } else {
-            self.fresh_bytes += row.len() + CHANGE_BYTES;
-            self.fresh.insert(row.as_slice().into(), set);
+    fn change(&mut self, row: TimerRow, set: bool) {
+        let bytes = row.memory();
+        match self.fresh.entry(row) {
+            // The opposite change before it: together they are none.
+            Entry::Occupied(opposite) => {
+                opposite.remove();
+                self.fresh_bytes = self.fresh_bytes.saturating_sub(bytes);
+            }
+            Entry::Vacant(free) => {
+                free.insert(set);
+                self.fresh_bytes += bytes;
+            }
         }
-        self.scratch = row;
     }
 
     /// Moves the horizon on by as much as the budget holds.
     fn refill(&mut self, domain: Domain, rows: &impl TimerRows) -> Result<(), Error> {
         let queue = &self.queues[domain as usize];
-        let Some(from) = queue.horizon().map(<[u8]>::to_vec) else { return Ok(()) };
+        let Some(from) = queue.horizon().cloned() else { return Ok(()) };
         let fit = queue.budget() / 2 / TYPICAL_BYTES;
         let most = (fit / usize::from(self.range.end - self.range.start).max(1)).max(LEAST_READ);
         let mut read: Vec<TimerId> = Vec::new();
         let mut horizon: Option<TimerId> = None;
         for group in self.range.start..self.range.end {
             let (mut lower, upper) = row::timer_bounds(KeyGroup(group), domain);
-            let head = lower.len();
-            lower.extend_from_slice(&from);
+            from.encode(&mut lower);
             let mut taken = 0;
             rows.read(&lower, &upper, &mut |row| {
-                if self.layered(row).is_some() {
+                let Some(row) = TimerRow::decode(row) else { return true };
+                if self.layered(&row).is_some() {
                     return true;
                 }
-                let id = &row[head..];
-                if horizon.as_ref().is_some_and(|horizon| id >= &**horizon) {
+                if horizon.as_ref().is_some_and(|horizon| row.id >= *horizon) {
                     return false;
                 }
                 if taken == most {
-                    horizon = Some(id.into());
+                    horizon = Some(row.id);
                     return false;
                 }
                 taken += 1;
-                read.push(id.into());
+                read.push(row.id);
                 true
             })?;
         }
-        let before = |id: &[u8]| horizon.as_ref().is_none_or(|horizon| id < &**horizon);
+        let before = |id: &TimerId| horizon.as_ref().is_none_or(|horizon| id < horizon);
         read.retain(|id| before(id));
         let layers = self.frozen.iter().map(|(_, layer)| &**layer).chain([&self.fresh]);
         for (row, set) in layers.flatten() {
-            let Some((of, id)) = row::timer_of(row) else { continue };
-            if *set && of == domain && *id >= *from && before(id) && self.layered(row) == Some(true) {
-                read.push(id.into());
+            let TimerRow { domain: of, id, .. } = row;
+            if *set && *of == domain && *id >= from && before(id) && self.layered(row) == Some(true) {
+                read.push(id.clone());
             }
         }
         let queue = &mut self.queues[domain as usize];

@@ -356,7 +356,7 @@ impl Stage {
                 if taken.is_empty() {
                     break;
                 }
-                let timers = taken.iter().filter_map(|id| timer::Timer::decode(id));
+                let timers = taken.iter().map(timer::TimerId::timer);
                 let timers =
                     timers.map(|timer| Timer { time: timer.time, key: timer.key.to_vec(), tag: timer.tag, domain });
                 ran.timers.extend(timers);

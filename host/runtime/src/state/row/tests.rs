@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use wasmill_core::time::Timestamp;
-use wasmill_core::timer::Timer;
+use wasmill_core::timer::{Timer, TimerId};
 
 use super::*;
 
@@ -37,10 +37,11 @@ fn rows_equal_the_golden_rows() {
                 let timer = Timer { time, key: &key, tag: tag.parse().unwrap() };
                 let mut written = Vec::new();
                 encode_timer_head(KeyGroup(group.parse().unwrap()), domain, &mut written);
-                timer.encode(&mut written);
+                TimerId::of(&timer).encode(&mut written);
                 assert_eq!(written, hex(row), "{line}");
                 let (of, id) = timer_of(&written).unwrap();
-                assert_eq!((of, Timer::decode(id)), (domain, Some(timer)), "{line}");
+                let id = TimerId::decode(id).unwrap();
+                assert_eq!((of, id.timer()), (domain, timer), "{line}");
                 assert_eq!(decode_key(&written).unwrap().2.len() + 1 + 8, timer_bytes(key.len()), "{line}");
             }
             ["value", version, value, row] => {

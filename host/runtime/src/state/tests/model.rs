@@ -125,7 +125,7 @@ impl Contents {
                 expected.entry(key.clone()).or_insert(*millis);
             }
             let due = state.take_timers(Domain::Event, timer(until, b"").time, usize::MAX).unwrap();
-            let found = due.iter().map(|id| Timer::decode(id).unwrap());
+            let found = due.iter().map(|id| id.timer());
             let found: BTreeMap<Vec<u8>, i8> = found.map(|t| (t.key.to_vec(), t.time.as_millis() as i8)).collect();
             // Of each key its earliest, and none later than those that a further round takes.
             assert_eq!((found.len(), found.is_empty()), (due.len(), expected.is_empty()));

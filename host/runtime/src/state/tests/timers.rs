@@ -37,7 +37,7 @@ fn all_due(state: &mut KeyedState) -> Vec<i64> {
             return times;
         }
         for id in &due {
-            let timer = Timer::decode(id).unwrap();
+            let timer = id.timer();
             assert_eq!(timer.key, key_of(timer.time.as_millis()));
             times.push(timer.time.as_millis());
         }

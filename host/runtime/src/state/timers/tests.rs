@@ -32,7 +32,9 @@ impl Rows {
     /// Each change must change something: layers are exact differences.
     fn write(&mut self, layer: &TimerLayer) {
         for (row, set) in layer {
-            let changed = if *set { self.0.insert(row.to_vec()) } else { self.0.remove(&row[..]) };
+            let mut bytes = Vec::new();
+            row.encode(&mut bytes);
+            let changed = if *set { self.0.insert(bytes) } else { self.0.remove(&bytes) };
             assert!(changed, "{row:?} {set}");
         }
     }
@@ -77,7 +79,7 @@ type Model = BTreeSet<(i64, Vec<u8>, u32)>;
 fn check_round(model: &mut Model, due: &[TimerId], until: i64, limit: usize) {
     let mut keys = BTreeSet::new();
     for id in due {
-        let timer = Timer::decode(id).unwrap();
+        let timer = id.timer();
         let earliest = model.iter().find(|(_, key, _)| key == timer.key).unwrap().clone();
         assert_eq!((earliest.0, earliest.2), (timer.time.as_millis(), timer.tag), "the key's earliest");
         assert!(timer.time.as_millis() <= until && keys.insert(timer.key.to_vec()));
@@ -89,7 +91,7 @@ fn check_round(model: &mut Model, due: &[TimerId], until: i64, limit: usize) {
         "as long as some are due, some fire"
     );
     for id in due {
-        let timer = Timer::decode(id).unwrap();
+        let timer = id.timer();
         model.remove(&(timer.time.as_millis(), timer.key.to_vec(), timer.tag));
     }
 }

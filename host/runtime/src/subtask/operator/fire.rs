@@ -172,8 +172,7 @@ impl OperatorSubtask {
         (reason, message): &(DropReason, String),
         tries: u32,
     ) -> Result<(), Fault> {
-        let Some(timer) = Timer::decode(id) else { return Ok(()) };
-        self.set_aside(&apart(domain, &timer), &Failure { reason: *reason, message, tries })
+        self.set_aside(&apart(domain, &id.timer()), &Failure { reason: *reason, message, tries })
     }
 
     fn fire_call(&mut self, due: &[TimerId], advance: &mut Advance) -> Result<Fired, Fault> {
@@ -215,7 +214,7 @@ impl OperatorSubtask {
             times: Vec::with_capacity(due.len() * 8),
             tags: Vec::with_capacity(due.len() * 4),
         };
-        let timers = due.iter().filter_map(|id| Timer::decode(id));
+        let timers = due.iter().map(TimerId::timer);
         let times = timers.zip(0u32..).map(|(timer, slot)| {
             call.keys.push(timer.key);
             call.hashes.push(KeyHash::of(timer.key));
@@ -245,7 +244,7 @@ impl OperatorSubtask {
             return Ok(Fired::Failed(error));
         }
         for (origin, message) in packed::u32s(&rejects.origins).zip(&rejects.reasons) {
-            let Some(timer) = due.get(origin as usize).and_then(|id| Timer::decode(id)) else { continue };
+            let Some(timer) = due.get(origin as usize).map(TimerId::timer) else { continue };
             let timer = apart(advance.domain, &timer);
             self.set_aside(&timer, &Failure { reason: DropReason::Rejected, message, tries: 1 })?;
         }
@@ -264,8 +263,10 @@ pub(super) fn split(effects: &Effects, advances: &[(u32, Timestamp)]) -> Option<
     let event = sets
         .zip(&timers.domains)
         .filter(|((_, operation), domain)| **operation == SET_TIMER && **domain == Domain::Event as u8);
+    // Both rise.
     let first = event.filter_map(|(((origin, time), _), _)| {
-        advances.iter().find(|(after, watermark)| *after > origin && *after < effects.consumed && *watermark >= time)
+        let behind = advances.partition_point(|(after, watermark)| *after <= origin || *watermark < time);
+        advances.get(behind).filter(|(after, _)| *after < effects.consumed)
     });
     first.map(|(after, _)| *after as usize).min()
 }
