@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use ::rocksdb::checkpoint::Checkpoint;
 use ::rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIteratorWithThreadMode,
-    FlushOptions, Options, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions,
+    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
+    DBRawIteratorWithThreadMode, FlushOptions, Options, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions,
 };
 use wasmill_core::key_group::KeyGroupRange;
 
@@ -322,6 +322,11 @@ fn family_options(shared: &Blocks) -> Options {
     table.set_bloom_filter(10.0, false);
     table.set_cache_index_and_filter_blocks(true);
     table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    // A whole file's filter is megabytes: more than a shard of the cache takes, so that each look-up would read it again.
+    table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    table.set_partition_filters(true);
+    table.set_metadata_block_size(8 << 10);
+    table.set_pin_top_level_index_and_filter(true);
     let mut options = Options::default();
     options.set_block_based_table_factory(&table);
     options.set_compression_type(DBCompressionType::Lz4);
