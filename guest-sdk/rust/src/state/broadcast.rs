@@ -87,7 +87,7 @@ impl<K: FromMapKey, V, C: Codec<V>> Broadcast<K, V, C> {
             let bytes = ctx.host().broadcast_get(self.index, &self.key);
             let value = bytes.map(|bytes| C::decode(&bytes)).transpose();
             let value = value.map_err(|error| super::undecodable(self.name, &error, ctx.origin()))?;
-            self.overlay.learn(ONLY, self.key.clone(), value);
+            self.overlay.learn(ONLY, &self.key, value);
         }
         Ok(self.overlay.known(ONLY, &self.key).flatten())
     }
@@ -141,7 +141,7 @@ impl<K: FromMapKey, V, C: Codec<V>> Broadcast<K, V, C> {
             } else if let Some(bounds) = scan.asks() {
                 scan.turn(ctx.host().broadcast_page(self.index, &bounds))?;
             }
-            let Some((key, value)) = nearest::<V, C, K>(&self.overlay, ONLY, scan) else { return Ok(None) };
+            let Some((key, value)) = nearest::<V, C, K>(&mut self.overlay, ONLY, scan) else { return Ok(None) };
             let value = value.map_err(|error| super::undecodable(self.name, &error, ctx.origin()))?;
             scan.pass(&key, value.is_some());
             if let Some(value) = value {
@@ -165,7 +165,7 @@ impl<K: FromMapKey, V, C: Codec<V>> Broadcast<K, V, C> {
         while let Some((key, value)) = self.next(ctx, &mut scan)? {
             if !self.complete {
                 self.take_key(&key);
-                self.overlay.learn(ONLY, self.key.clone(), Some(value.clone()));
+                self.overlay.learn(ONLY, &self.key, Some(value.clone()));
             }
             entries.push((key, value));
         }
@@ -182,7 +182,7 @@ impl<K: FromMapKey, V, C: Codec<V>> Broadcast<K, V, C> {
             )));
         }
         self.take_key(key);
-        self.overlay.write(ctx, ONLY, self.key.clone(), value);
+        self.overlay.write(ctx, ONLY, &self.key, value);
         Ok(())
     }
 
@@ -226,11 +226,11 @@ impl<K: FromMapKey, V, C: Codec<V>> State for Broadcast<K, V, C> {
             Change::Put { origin, key, value } => {
                 let mut bytes = Vec::new();
                 match C::encode(&value, encoder, &mut bytes) {
-                    Ok(()) => host.broadcast_put(index, &key, &bytes),
+                    Ok(()) => host.broadcast_put(index, key, &bytes),
                     Err(error) => result = Err(super::unencodable(name, &error, origin)),
                 }
             }
-            Change::Remove { key, .. } => host.broadcast_remove(index, &key),
+            Change::Remove { key, .. } => host.broadcast_remove(index, key),
             Change::Clear { .. } => {}
         });
         result.map_err(Error::into_fault)?;

@@ -55,27 +55,34 @@ pub struct List<T, C = Cbor> {
     index: u16,
     name: &'static str,
     slots: Vec<Tail>,
-    /// Slots that were written; some may stand here twice.
-    written: Vec<usize>,
-    undo: Vec<Undo>,
-    undo_origin: u32,
+    /// What the call appends to any list, in order: the elements, and of each its slot and on whose behalf.
+    values: Builder,
+    appended: Vec<(u32, u32)>,
+    /// The appended elements of each slot, as far as somebody asked for them by position.
+    positions: Vec<Vec<u32>>,
+    placed: usize,
+    /// Slots whose elements were removed; some may stand here twice.
+    replaced: Vec<usize>,
+    undo: Undo,
     call: u32,
     types: PhantomData<fn() -> (T, C)>,
 }
 
 /// What a call made of one key's list.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Tail {
-    /// The origin that put the tail in the place of all elements that the host has.
+    /// The origin that put what the call appends from `since` on in the place of all elements that the host has.
     replaced: Option<u32>,
-    /// The appended elements, and on whose behalf.
-    values: Builder,
-    origins: Vec<u32>,
+    since: u32,
 }
 
-enum Undo {
-    Append { slot: usize, len: usize },
-    Replace { slot: usize, before: Tail },
+/// How to take back what the newest origin wrote.
+#[derive(Default)]
+struct Undo {
+    origin: Option<u32>,
+    /// How much was appended before.
+    appended: usize,
+    tails: Vec<(usize, Tail)>,
 }
 
 /// A walk over a list from its first element, by position; [`List::next`] takes it further. It sees what is appended
@@ -98,14 +105,12 @@ impl<T, C: Codec<T>> List<T, C> {
     /// Rejects the record when the element does not encode.
     pub fn append(&mut self, ctx: &mut Context<'_>, element: &T) -> Result {
         let (slot, origin) = (ctx.slot(), ctx.origin());
-        let Some(tail) = self.slots.get_mut(slot) else { return Err(super::lost(self.name)) };
-        let len = tail.origins.len();
-        tail.values.push_with(|out| Ok(C::encode(element, ctx.encoder, out)?))?;
-        tail.origins.push(origin);
-        if len == 0 && tail.replaced.is_none() {
-            self.written.push(slot);
+        if slot >= self.slots.len() {
+            return Err(super::lost(self.name));
         }
-        self.remember(origin, Undo::Append { slot, len });
+        self.remember(origin);
+        self.values.push_with(|out| Ok(C::encode(element, ctx.encoder, out)?))?;
+        self.appended.push((slot as u32, origin));
         Ok(())
     }
 
@@ -125,8 +130,8 @@ impl<T, C: Codec<T>> List<T, C> {
     /// # Errors
     /// None so far.
     pub fn len(&mut self, ctx: &mut Context<'_>) -> Result<u64> {
-        let tail = self.slots.get(ctx.slot()).ok_or_else(|| super::lost(self.name))?;
-        let appended = tail.origins.len() as u64;
+        let tail = *self.slots.get(ctx.slot()).ok_or_else(|| super::lost(self.name))?;
+        let appended = self.own(ctx.slot(), tail).len() as u64;
         if tail.replaced.is_some() {
             return Ok(appended);
         }
@@ -160,10 +165,11 @@ impl<T, C: Codec<T>> List<T, C> {
     /// None so far.
     pub fn clear(&mut self, ctx: &mut Context<'_>) -> Result {
         let (slot, origin) = (ctx.slot(), ctx.origin());
+        self.remember(origin);
+        let since = self.appended.len() as u32;
         let Some(tail) = self.slots.get_mut(slot) else { return Err(super::lost(self.name)) };
-        let before = std::mem::replace(tail, Tail { replaced: Some(origin), ..Tail::default() });
-        self.written.push(slot);
-        self.remember(origin, Undo::Replace { slot, before });
+        self.undo.tails.push((slot, std::mem::replace(tail, Tail { replaced: Some(origin), since })));
+        self.replaced.push(slot);
         Ok(())
     }
 
@@ -190,7 +196,7 @@ impl<T, C: Codec<T>> List<T, C> {
         if *walk.began.get_or_insert(here) != here {
             return Err(Error::fatal("a walk was used with another state or beyond the record that it began with"));
         }
-        let tail = self.slots.get(slot).ok_or_else(|| super::lost(self.name))?;
+        let tail = *self.slots.get(slot).ok_or_else(|| super::lost(self.name))?;
         let stored = match (tail.replaced, walk.stored) {
             (Some(_), _) => 0,
             (None, Some(stored)) => stored,
@@ -198,10 +204,8 @@ impl<T, C: Codec<T>> List<T, C> {
         };
         let decoded = if let Some(own) = walk.position.checked_sub(stored) {
             let own = usize::try_from(own).unwrap_or(usize::MAX);
-            if own >= tail.origins.len() {
-                return Ok(None);
-            }
-            C::decode(tail.values.get(own))
+            let Some(&at) = self.own(slot, tail).get(own) else { return Ok(None) };
+            C::decode(self.values.get(at as usize))
         } else {
             let Some(bytes) = walk.stored(|start, limit| ctx.host().list_page(self.index, origin, start, limit))?
             else {
@@ -226,12 +230,27 @@ impl<T, C: Codec<T>> List<T, C> {
         Ok(elements)
     }
 
-    fn remember(&mut self, origin: u32, undo: Undo) {
-        if self.undo_origin != origin {
-            self.undo_origin = origin;
-            self.undo.clear();
+    /// Which of the appended elements are the slot's, in order.
+    fn own(&mut self, slot: usize, tail: Tail) -> &[u32] {
+        if self.appended.is_empty() {
+            return &[];
         }
-        self.undo.push(undo);
+        if self.positions.len() < self.slots.len() {
+            self.positions.resize_with(self.slots.len(), Vec::new);
+        }
+        for (at, (slot, _)) in self.appended.iter().enumerate().skip(self.placed) {
+            self.positions[*slot as usize].push(at as u32);
+        }
+        self.placed = self.appended.len();
+        let all = &self.positions[slot];
+        &all[all.partition_point(|at| *at < tail.since)..]
+    }
+
+    #[inline]
+    fn remember(&mut self, origin: u32) {
+        if self.undo.origin != Some(origin) {
+            self.undo = Undo { origin: Some(origin), appended: self.appended.len(), tails: Vec::new() };
+        }
     }
 }
 
@@ -257,9 +276,12 @@ impl<T, C: Codec<T>> State for List<T, C> {
             index,
             name,
             slots: Vec::new(),
-            written: Vec::new(),
-            undo: Vec::new(),
-            undo_origin: 0,
+            values: Builder::default(),
+            appended: Vec::new(),
+            positions: Vec::new(),
+            placed: 0,
+            replaced: Vec::new(),
+            undo: Undo::default(),
             call: 0,
             types: PhantomData,
         }
@@ -275,46 +297,76 @@ impl<T, C: Codec<T>> State for List<T, C> {
 
     fn begin(&mut self, slots: usize, eager: Option<Eager>) -> std::result::Result<(), Fault> {
         self.call = self.call.wrapping_add(1);
-        self.undo.clear();
-        self.written.clear();
+        self.forget();
         self.slots.clear();
-        self.slots.resize_with(slots, Tail::default);
+        self.slots.resize(slots, Tail::default());
         super::rides_not(self.name, eager.as_ref())
     }
 
     fn undo(&mut self, origin: u32) {
-        if self.undo_origin != origin {
+        if self.undo.origin != Some(origin) {
             return;
         }
-        for undo in self.undo.drain(..).rev() {
-            match undo {
-                Undo::Append { slot, len } => {
-                    self.slots[slot].values.truncate(len);
-                    self.slots[slot].origins.truncate(len);
-                }
-                Undo::Replace { slot, before } => self.slots[slot] = before,
-            }
+        for (slot, tail) in self.undo.tails.drain(..).rev() {
+            self.slots[slot] = tail;
         }
+        let keep = self.undo.appended.min(self.appended.len());
+        for at in keep..self.placed {
+            self.positions[self.appended[at].0 as usize].pop();
+        }
+        self.placed = self.placed.min(keep);
+        self.appended.truncate(keep);
+        self.values.truncate(keep);
     }
 
     fn finish(&mut self, _: &mut Encoder, host: &mut Host) -> std::result::Result<Option<ValueWrites>, Fault> {
-        let (mut origins, mut values) = (Vec::new(), Builder::default());
-        for slot in self.written.drain(..) {
-            let tail = std::mem::take(&mut self.slots[slot]);
-            match (tail.replaced, tail.origins.last()) {
-                (Some(origin), None) => host.list_clear(self.index, origin),
-                (Some(_), Some(&origin)) => host.list_replace(self.index, origin, &tail.values.finish()),
-                (None, _) => {
-                    for (at, origin) in tail.origins.iter().enumerate() {
-                        origins.extend_from_slice(&origin.to_le_bytes());
-                        values.push(tail.values.get(at)).map_err(Error::into_fault)?;
-                    }
+        // What was undone was not replaced.
+        let mut replaced = std::mem::take(&mut self.replaced);
+        replaced.retain(|slot| self.slots[*slot].replaced.is_some());
+        replaced.sort_unstable();
+        replaced.dedup();
+        for &slot in &replaced {
+            let tail = self.slots[slot];
+            let mut values = Builder::default();
+            let own = self.own(slot, tail).to_vec();
+            for at in &own {
+                values.push(self.values.get(*at as usize)).map_err(Error::into_fault)?;
+            }
+            let last = own.last().map(|at| self.appended[*at as usize].1);
+            match (last, tail.replaced) {
+                (Some(origin), _) => host.list_replace(self.index, origin, &values.finish()),
+                (None, Some(origin)) => host.list_clear(self.index, origin),
+                (None, None) => {}
+            }
+        }
+        let (mut origins, mut values) = (Vec::with_capacity(4 * self.appended.len()), std::mem::take(&mut self.values));
+        if replaced.is_empty() {
+            self.appended.iter().for_each(|(_, origin)| origins.extend_from_slice(&origin.to_le_bytes()));
+        } else {
+            let all = std::mem::take(&mut values);
+            for (at, (slot, origin)) in self.appended.iter().enumerate() {
+                if self.slots[*slot as usize].replaced.is_none() {
+                    origins.extend_from_slice(&origin.to_le_bytes());
+                    values.push(all.get(at)).map_err(Error::into_fault)?;
                 }
             }
         }
+        self.forget();
         if !origins.is_empty() {
             host.list_append_many(self.index, &origins, &values.finish());
         }
         Ok(None)
+    }
+}
+
+impl<T, C> List<T, C> {
+    /// Forgets the call.
+    fn forget(&mut self) {
+        self.values.truncate(0);
+        self.appended.clear();
+        self.positions.clear();
+        self.placed = 0;
+        self.replaced.clear();
+        self.undo = Undo::default();
     }
 }

@@ -162,7 +162,7 @@ impl<K: FromMapKey, V, C: Codec<V>> Map<K, V, C> {
     /// None so far. A value that does not encode fails the call at its end.
     pub fn insert<Q: KeyFor<K> + ?Sized>(&mut self, ctx: &mut Context<'_>, key: &Q, value: V) -> Result {
         self.take_key(key);
-        self.overlay.write(ctx, ctx.slot(), self.key.clone(), Some(value));
+        self.overlay.write(ctx, ctx.slot(), &self.key, Some(value));
         Ok(())
     }
 
@@ -172,7 +172,7 @@ impl<K: FromMapKey, V, C: Codec<V>> Map<K, V, C> {
     /// None so far.
     pub fn remove<Q: KeyFor<K> + ?Sized>(&mut self, ctx: &mut Context<'_>, key: &Q) -> Result {
         self.take_key(key);
-        self.overlay.write(ctx, ctx.slot(), self.key.clone(), None);
+        self.overlay.write(ctx, ctx.slot(), &self.key, None);
         Ok(())
     }
 
@@ -238,7 +238,7 @@ impl<K: FromMapKey, V, C: Codec<V>> Map<K, V, C> {
             } else if let Some(bounds) = scan.asks() {
                 scan.turn(ctx.host().map_page(self.index, origin, &bounds))?;
             }
-            let Some((key, value)) = nearest::<V, C, K>(&self.overlay, slot, scan) else { return Ok(None) };
+            let Some((key, value)) = nearest::<V, C, K>(&mut self.overlay, slot, scan) else { return Ok(None) };
             let value = value.map_err(|error| self.undecodable(&error, origin))?;
             scan.pass(&key, value.is_some());
             if let Some(value) = value {
@@ -280,7 +280,7 @@ impl<K: FromMapKey, V, C: Codec<V>> Map<K, V, C> {
         let bytes = ctx.host().map_get(self.index, origin, &self.key);
         let value = bytes.map(|bytes| C::decode(&bytes)).transpose();
         let value = value.map_err(|error| self.undecodable(&error, origin))?;
-        self.overlay.learn(slot, self.key.clone(), value);
+        self.overlay.learn(slot, &self.key, value);
         Ok(())
     }
 
@@ -308,7 +308,7 @@ impl<K: FromMapKey, V, C: Codec<V>> Map<K, V, C> {
         for (at, (origin, slot)) in asked.into_iter().enumerate() {
             let value = (found.present[at] != 0).then(|| C::decode(values.get(at))).transpose();
             let value = value.map_err(|error| self.undecodable(&error, origin))?;
-            self.overlay.learn(slot, keys.get(at).to_vec(), value);
+            self.overlay.learn(slot, keys.get(at), value);
         }
         Ok(())
     }
@@ -330,7 +330,7 @@ type Nearest<V> = (Vec<u8>, Result<Option<V>, cbor::Error>);
 /// Of the host's next entry and the call's own, the one that comes first; of the same entry, the call's. `None` as a value
 /// is an entry that the call removed.
 pub(super) fn nearest<V: Clone, C: Codec<V>, K>(
-    overlay: &Overlay<V>,
+    overlay: &mut Overlay<V>,
     slot: usize,
     scan: &Scan<K>,
 ) -> Option<Nearest<V>> {
@@ -389,7 +389,7 @@ impl<K: FromMapKey, V, C: Codec<V>> State for Map<K, V, C> {
                 }
                 Change::Put { origin, key, value } => {
                     put_origins.extend_from_slice(&origin.to_le_bytes());
-                    put_keys.push(&key).and_then(|()| {
+                    put_keys.push(key).and_then(|()| {
                         put_values.push_with(|out| {
                             C::encode(&value, encoder, out)
                                 .map_err(|error| super::unencodable(self.name, &error, origin))
@@ -398,7 +398,7 @@ impl<K: FromMapKey, V, C: Codec<V>> State for Map<K, V, C> {
                 }
                 Change::Remove { origin, key } => {
                     removed_origins.extend_from_slice(&origin.to_le_bytes());
-                    removed_keys.push(&key)
+                    removed_keys.push(key)
                 }
             };
             if result.is_ok() {

@@ -3,6 +3,9 @@
 //! Owns that reads see the call's writes, that a refused record's writes are undone, and that each entry is handed over at
 //! most once, on behalf of the writing origin with the greatest time. All of it happens in guest memory: the host hears of
 //! the writes at the call's end, so no mark is needed. Does not own the calls to the host.
+//!
+//! All entries lie end to end, found by a hash of slot and map key; those of one key hang together. A scan is the first to ask
+//! for an order, and gets it for the key that it walks over.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,8 +13,13 @@ use std::ops::Bound;
 use super::scan::Range;
 use crate::context::Context;
 
+/// Stands for no entry.
+const NONE: u32 = u32::MAX;
+
 /// What is known of an entry.
 pub(super) enum Cell<V> {
+    /// Nothing: what was written was taken back.
+    Unknown,
     /// As the host has it.
     Clean(Option<V>),
     /// Not yet handed to the host; written on behalf of `origin`.
@@ -19,129 +27,145 @@ pub(super) enum Cell<V> {
 }
 
 impl<V> Cell<V> {
-    fn value(&self) -> Option<&V> {
+    fn value(&self) -> Option<Option<&V>> {
         match self {
-            Self::Clean(value) | Self::Dirty { value, .. } => value.as_ref(),
+            Self::Unknown => None,
+            Self::Clean(value) | Self::Dirty { value, .. } => Some(value.as_ref()),
         }
     }
 }
 
-/// The known entries of one key.
-struct Entries<V> {
-    cells: BTreeMap<Vec<u8>, Cell<V>>,
+struct Entry<V> {
+    slot: u32,
+    hash: u32,
+    /// Where its map key lies.
+    start: u32,
+    end: u32,
+    /// Another entry of the slot.
+    next: u32,
+    /// It counts while its slot has this epoch.
+    epoch: u32,
+    cell: Cell<V>,
+}
+
+/// The state of one key's map.
+#[derive(Clone, Copy)]
+struct Slot {
+    /// One of its entries, which leads to the others.
+    head: u32,
+    /// Rises when all entries are removed.
+    epoch: u32,
     /// The origin that removed all entries that the host has.
     cleared: Option<u32>,
 }
 
-impl<V> Default for Entries<V> {
-    fn default() -> Self {
-        Self { cells: BTreeMap::new(), cleared: None }
-    }
-}
-
-impl<V> Entries<V> {
-    fn is_untouched(&self) -> bool {
-        self.cells.is_empty() && self.cleared.is_none()
-    }
-}
+const UNTOUCHED: Slot = Slot { head: NONE, epoch: 0, cleared: None };
 
 /// How to take back one write.
 enum Undo<V> {
-    Entry { slot: usize, key: Vec<u8>, before: Option<Cell<V>> },
-    Clear { slot: usize, before: Entries<V> },
+    Entry { at: u32, epoch: u32, before: Cell<V> },
+    Clear { slot: usize, epoch: u32, cleared: Option<u32> },
 }
 
 /// The known and changed entries of the call's keys.
 pub(super) struct Overlay<V> {
-    slots: Vec<Entries<V>>,
-    /// Slots that are no longer untouched; some may stand here twice.
-    touched: Vec<usize>,
+    entries: Vec<Entry<V>>,
+    /// Their map keys.
+    keys: Vec<u8>,
+    /// Their places by hash, by open addressing; at most half full.
+    table: Vec<u32>,
+    slots: Vec<Slot>,
+    /// The entries of the slots that were scanned, in the order of their map keys.
+    orders: BTreeMap<usize, Vec<u32>>,
     /// The writes of `undo_origin`, oldest first.
     undo: Vec<Undo<V>>,
     undo_origin: u32,
 }
 
 /// A change to hand to the host.
-pub(super) enum Change<V> {
+pub(super) enum Change<'a, V> {
     /// All entries of the origin's key are removed. Comes before the key's other changes.
     Clear {
         origin: u32,
     },
     Put {
         origin: u32,
-        key: Vec<u8>,
+        key: &'a [u8],
         value: V,
     },
     Remove {
         origin: u32,
-        key: Vec<u8>,
+        key: &'a [u8],
     },
 }
 
 impl<V> Overlay<V> {
     pub(super) fn new() -> Self {
-        Self { slots: Vec::new(), touched: Vec::new(), undo: Vec::new(), undo_origin: 0 }
+        Self {
+            entries: Vec::new(),
+            keys: Vec::new(),
+            table: Vec::new(),
+            slots: Vec::new(),
+            orders: BTreeMap::new(),
+            undo: Vec::new(),
+            undo_origin: 0,
+        }
     }
 
     /// Forgets the call before.
     pub(super) fn begin(&mut self, slots: usize) {
-        self.undo.clear();
-        if self.slots.len() == slots {
-            for slot in self.touched.drain(..) {
-                self.slots[slot] = Entries::default();
-            }
-        } else {
-            self.touched.clear();
-            self.slots.clear();
-            self.slots.resize_with(slots, Entries::default);
-        }
+        self.forget();
+        self.slots.clear();
+        self.slots.resize(slots, UNTOUCHED);
     }
 
     /// An entry, where it is known; `Some(None)` where it is known that there is none.
     #[inline]
     pub(super) fn known(&self, slot: usize, key: &[u8]) -> Option<Option<&V>> {
-        let entries = self.slots.get(slot)?;
-        match entries.cells.get(key) {
-            Some(cell) => Some(cell.value()),
-            None if entries.cleared.is_some() => Some(None),
-            None => None,
-        }
+        let state = self.slots.get(slot)?;
+        let found = if state.head == NONE { None } else { self.find(slot as u32, key, hash(slot as u32, key)).ok() };
+        let known = found.and_then(|at| self.seen(at));
+        if known.is_none() && state.cleared.is_some() { Some(None) } else { known }
     }
 
     /// Whether nothing that the host has of this key counts any more.
     pub(super) fn is_cleared(&self, slot: usize) -> bool {
-        self.slots.get(slot).is_some_and(|entries| entries.cleared.is_some())
+        self.slots.get(slot).is_some_and(|slot| slot.cleared.is_some())
     }
 
     /// Takes in what the host says of an entry that was not known.
-    pub(super) fn learn(&mut self, slot: usize, key: Vec<u8>, value: Option<V>) {
-        self.touch(slot);
-        if let Some(entries) = self.slots.get_mut(slot) {
-            entries.cells.entry(key).or_insert(Cell::Clean(value));
+    pub(super) fn learn(&mut self, slot: usize, key: &[u8], value: Option<V>) {
+        let Some(at) = self.entry(slot, key) else { return };
+        if self.seen(at).is_none() {
+            let epoch = self.slots[slot].epoch;
+            let entry = &mut self.entries[at as usize];
+            (entry.cell, entry.epoch) = (Cell::Clean(value), epoch);
         }
     }
 
     /// Sets or removes an entry of slot `slot` on behalf of the origin in hand.
-    pub(super) fn write(&mut self, ctx: &Context<'_>, slot: usize, key: Vec<u8>, value: Option<V>) {
-        self.touch(slot);
-        let Some(entries) = self.slots.get_mut(slot) else { return };
+    pub(super) fn write(&mut self, ctx: &Context<'_>, slot: usize, key: &[u8], value: Option<V>) {
+        let Some(at) = self.entry(slot, key) else { return };
+        let now = self.slots[slot].epoch;
+        let entry = &mut self.entries[at as usize];
         let mut origin = ctx.origin();
-        if let Some(&Cell::Dirty { origin: before, .. }) = entries.cells.get(&key)
+        if let Cell::Dirty { origin: before, .. } = entry.cell
+            && entry.epoch == now
             && ctx.origins.time(before) > ctx.time()
         {
             origin = before;
         }
-        let before = entries.cells.insert(key.clone(), Cell::Dirty { value, origin });
-        self.remember(ctx.origin(), Undo::Entry { slot, key, before });
+        let before = std::mem::replace(&mut entry.cell, Cell::Dirty { value, origin });
+        let epoch = std::mem::replace(&mut entry.epoch, now);
+        self.remember(ctx.origin(), Undo::Entry { at, epoch, before });
     }
 
     /// Removes all entries of slot `slot` on behalf of the origin in hand.
     pub(super) fn clear(&mut self, ctx: &Context<'_>, slot: usize) {
-        self.touch(slot);
-        let Some(entries) = self.slots.get_mut(slot) else { return };
-        let after = Entries { cells: BTreeMap::new(), cleared: Some(ctx.origin()) };
-        let before = std::mem::replace(entries, after);
-        self.remember(ctx.origin(), Undo::Clear { slot, before });
+        let Some(state) = self.slots.get_mut(slot) else { return };
+        let undo = Undo::Clear { slot, epoch: state.epoch, cleared: state.cleared };
+        (state.epoch, state.cleared) = (state.epoch.wrapping_add(1), Some(ctx.origin()));
+        self.remember(ctx.origin(), undo);
     }
 
     /// Takes back what `origin`, the newest one, wrote.
@@ -151,47 +175,151 @@ impl<V> Overlay<V> {
         }
         for undo in self.undo.drain(..).rev() {
             match undo {
-                Undo::Clear { slot, before } => self.slots[slot] = before,
-                Undo::Entry { slot, key, before: Some(cell) } => drop(self.slots[slot].cells.insert(key, cell)),
-                Undo::Entry { slot, key, before: None } => drop(self.slots[slot].cells.remove(&key)),
-            }
-        }
-    }
-
-    /// The first known entry of a range, from the end that its direction begins with.
-    pub(super) fn first(&self, slot: usize, range: &Range) -> Option<(&[u8], Option<&V>)> {
-        let cells = &self.slots.get(slot)?.cells;
-        if cells.is_empty() || range.is_empty() {
-            return None;
-        }
-        let bounds: (Bound<&[u8]>, Bound<&[u8]>) = range.bounds();
-        let mut found = cells.range::<[u8], _>(bounds);
-        let (key, cell) = if range.is_reverse() { found.next_back() } else { found.next() }?;
-        Some((key, cell.value()))
-    }
-
-    /// Every change of the call, key by key; nothing is left behind.
-    pub(super) fn take_changes(&mut self, mut take: impl FnMut(Change<V>)) {
-        for slot in self.touched.drain(..) {
-            let Entries { cells, cleared } = std::mem::take(&mut self.slots[slot]);
-            if let Some(origin) = cleared {
-                take(Change::Clear { origin });
-            }
-            for (key, cell) in cells {
-                match cell {
-                    Cell::Clean(_) => {}
-                    Cell::Dirty { value: Some(value), origin } => take(Change::Put { origin, key, value }),
-                    Cell::Dirty { value: None, origin } => take(Change::Remove { origin, key }),
+                Undo::Clear { slot, epoch, cleared } => {
+                    let state = &mut self.slots[slot];
+                    (state.epoch, state.cleared) = (epoch, cleared);
+                }
+                Undo::Entry { at, epoch, before } => {
+                    let entry = &mut self.entries[at as usize];
+                    (entry.epoch, entry.cell) = (epoch, before);
                 }
             }
         }
     }
 
-    #[inline]
-    fn touch(&mut self, slot: usize) {
-        if self.slots.get(slot).is_some_and(Entries::is_untouched) {
-            self.touched.push(slot);
+    /// The first known entry of a range, from the end that its direction begins with.
+    pub(super) fn first(&mut self, slot: usize, range: &Range) -> Option<(&[u8], Option<&V>)> {
+        if range.is_empty() || self.slots.get(slot)?.head == NONE {
+            return None;
         }
+        self.put_in_order(slot);
+        let order = self.orders.get(&slot)?;
+        let (lower, upper) = range.bounds();
+        let start = order.partition_point(|&at| match lower {
+            Bound::Included(lower) => self.key(at) < lower,
+            Bound::Excluded(lower) => self.key(at) <= lower,
+            Bound::Unbounded => false,
+        });
+        let end = order.partition_point(|&at| match upper {
+            Bound::Included(upper) => self.key(at) <= upper,
+            Bound::Excluded(upper) => self.key(at) < upper,
+            Bound::Unbounded => true,
+        });
+        let known = |at: &u32| Some((self.key(*at), self.seen(*at)?));
+        let mut within = order.get(start..end)?.iter();
+        if range.is_reverse() { within.rev().find_map(known) } else { within.find_map(known) }
+    }
+
+    /// Every change of the call; nothing is left behind.
+    pub(super) fn take_changes(&mut self, mut take: impl FnMut(Change<'_, V>)) {
+        for origin in self.slots.iter().filter_map(|slot| slot.cleared) {
+            take(Change::Clear { origin });
+        }
+        for entry in &mut self.entries {
+            if self.slots[entry.slot as usize].epoch != entry.epoch {
+                continue;
+            }
+            let key = &self.keys[entry.start as usize..entry.end as usize];
+            match std::mem::replace(&mut entry.cell, Cell::Unknown) {
+                Cell::Unknown | Cell::Clean(_) => {}
+                Cell::Dirty { value: Some(value), origin } => take(Change::Put { origin, key, value }),
+                Cell::Dirty { value: None, origin } => take(Change::Remove { origin, key }),
+            }
+        }
+        self.forget();
+        self.slots.fill(UNTOUCHED);
+    }
+
+    fn forget(&mut self) {
+        if !self.entries.is_empty() {
+            self.entries.clear();
+            self.keys.clear();
+            self.table.fill(NONE);
+            self.orders.clear();
+        }
+        self.undo.clear();
+    }
+
+    /// What is known of an entry that was found.
+    #[inline]
+    fn seen(&self, at: u32) -> Option<Option<&V>> {
+        let entry = &self.entries[at as usize];
+        if self.slots[entry.slot as usize].epoch == entry.epoch { entry.cell.value() } else { None }
+    }
+
+    #[inline]
+    fn key(&self, at: u32) -> &[u8] {
+        let Entry { start, end, .. } = self.entries[at as usize];
+        &self.keys[start as usize..end as usize]
+    }
+
+    /// Where an entry is, else where in the table it belongs.
+    #[inline]
+    fn find(&self, slot: u32, key: &[u8], hash: u32) -> Result<u32, usize> {
+        let mask = self.table.len().wrapping_sub(1);
+        let mut place = hash as usize & mask;
+        // An empty table has no place.
+        while let Some(&at) = self.table.get(place) {
+            if at == NONE {
+                return Err(place);
+            }
+            let entry = &self.entries[at as usize];
+            if entry.hash == hash && entry.slot == slot && self.key(at) == key {
+                return Ok(at);
+            }
+            place = (place + 1) & mask;
+        }
+        Err(0)
+    }
+
+    /// Where an entry is, made if there is none; none where there is no such slot.
+    fn entry(&mut self, slot: usize, key: &[u8]) -> Option<u32> {
+        let next = self.slots.get(slot)?.head;
+        let hash = hash(slot as u32, key);
+        if self.table.len() < 2 * (self.entries.len() + 1) {
+            self.grow();
+        }
+        let place = match self.find(slot as u32, key, hash) {
+            Ok(at) => return Some(at),
+            Err(place) => place,
+        };
+        let (at, start) = (self.entries.len() as u32, self.keys.len() as u32);
+        self.keys.extend_from_slice(key);
+        let (end, epoch) = (self.keys.len() as u32, self.slots[slot].epoch);
+        self.entries.push(Entry { slot: slot as u32, hash, start, end, next, epoch, cell: Cell::Unknown });
+        self.table[place] = at;
+        self.slots[slot].head = at;
+        if let Some(mut order) = self.orders.remove(&slot) {
+            let place = order.partition_point(|&other| self.key(other) < key);
+            order.insert(place, at);
+            self.orders.insert(slot, order);
+        }
+        Some(at)
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let places = (4 * (self.entries.len() + 1)).next_power_of_two().max(64);
+        self.table.clear();
+        self.table.resize(places, NONE);
+        for (at, entry) in self.entries.iter().enumerate() {
+            let mut place = entry.hash as usize & (places - 1);
+            while self.table[place] != NONE {
+                place = (place + 1) & (places - 1);
+            }
+            self.table[place] = at as u32;
+        }
+    }
+
+    fn put_in_order(&mut self, slot: usize) {
+        if self.orders.contains_key(&slot) {
+            return;
+        }
+        let entries = &self.entries;
+        let next = |at: &u32| Some(entries[*at as usize].next).filter(|next| *next != NONE);
+        let mut order: Vec<u32> = std::iter::successors(Some(self.slots[slot].head), next).collect();
+        order.sort_unstable_by(|a, b| self.key(*a).cmp(self.key(*b)));
+        self.orders.insert(slot, order);
     }
 
     fn remember(&mut self, origin: u32, undo: Undo<V>) {
@@ -201,4 +329,18 @@ impl<V> Overlay<V> {
         }
         self.undo.push(undo);
     }
+}
+
+/// By eight bytes at a time; the upper bits, which depend on all of them, come down.
+#[inline]
+fn hash(slot: u32, key: &[u8]) -> u32 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = u64::from(slot) ^ (key.len() as u64) << 32;
+    let mut mix = |word: u64| hash = (hash ^ word).wrapping_mul(FACTOR).rotate_left(29);
+    let (words, rest) = key.as_chunks::<8>();
+    words.iter().for_each(|word| mix(u64::from_le_bytes(*word)));
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    mix(u64::from_le_bytes(last));
+    (hash.wrapping_mul(FACTOR) >> 32) as u32
 }
