@@ -89,8 +89,6 @@ impl StateHost for NoLazyState {
     fn value_get(&mut self, _: u16, _: u32) -> Option<Vec<u8>> {
         None
     }
-    fn value_set(&mut self, _: u16, _: u32, _: &[u8]) {}
-    fn value_clear(&mut self, _: u16, _: u32) {}
     fn mark(&mut self) -> u32 {
         0
     }

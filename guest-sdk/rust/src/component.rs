@@ -19,12 +19,6 @@ impl Imports {
     pub fn value_get(&mut self, state: u16, origin: u32) -> Option<Vec<u8>> {
         imports::value_get(state, origin)
     }
-    pub fn value_set(&mut self, state: u16, origin: u32, value: &[u8]) {
-        imports::value_set(state, origin, value);
-    }
-    pub fn value_clear(&mut self, state: u16, origin: u32) {
-        imports::value_clear(state, origin);
-    }
     pub fn map_get(&mut self, state: u16, origin: u32, key: &[u8]) -> Option<Vec<u8>> {
         imports::map_get(state, origin, key)
     }

@@ -30,7 +30,6 @@ pub struct Context<'a> {
     slot: u32,
     time: i64,
     emits_before: u32,
-    mark: Option<u32>,
     pub(crate) timers: Changes,
     timers_before: usize,
     pub(crate) timer_use: TimerUse,
@@ -69,7 +68,6 @@ impl<'a> Context<'a> {
             slot: 0,
             time: 0,
             emits_before: 0,
-            mark: None,
             timers: Changes::default(),
             timers_before: 0,
             timer_use: call.timer_use,
@@ -86,16 +84,12 @@ impl<'a> Context<'a> {
         self.time = self.origins.time(origin);
         self.emits_before = self.emits.len();
         self.timers_before = self.timers.len();
-        self.mark = None;
     }
 
-    /// Undoes what the present origin emitted and wrote through the imports.
+    /// Undoes what the present origin emitted and its timers; states undo their own.
     pub(crate) fn undo(&mut self) {
         self.emits.truncate(self.emits_before);
         self.timers.truncate(self.timers_before);
-        if let Some(mark) = self.mark.take() {
-            self.host.rollback(mark);
-        }
     }
 
     #[inline]
@@ -113,16 +107,8 @@ impl<'a> Context<'a> {
         self.time
     }
 
-    /// The host's state, for reading.
+    /// The host's state, for reading: what is written goes there at the call's end.
     pub(crate) fn host(&mut self) -> &mut Host {
-        self.host
-    }
-
-    /// The host's state, for writing: the origin's first write takes a mark to go back to.
-    pub(crate) fn writing_host(&mut self) -> &mut Host {
-        if self.mark.is_none() {
-            self.mark = Some(self.host.mark());
-        }
         self.host
     }
 

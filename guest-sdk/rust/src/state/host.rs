@@ -22,8 +22,6 @@ pub type Host = dyn StateHost;
 #[expect(missing_docs, reason = "each is the contract's function of that name")]
 pub trait StateHost {
     fn value_get(&mut self, state: u16, origin: u32) -> Option<Vec<u8>>;
-    fn value_set(&mut self, state: u16, origin: u32, value: &[u8]);
-    fn value_clear(&mut self, state: u16, origin: u32);
 
     /// A point to roll back to.
     fn mark(&mut self) -> u32;

@@ -1,7 +1,7 @@
 //! One value a key.
 //!
 //! Owns the decoded values of a call: each key's is decoded at most once and encoded at most once, at the call's end. Where
-//! the state does not ride along, reads and writes go through the host at once and only the decoding is spared.
+//! the state does not ride along, the first read of a key goes to the host.
 
 use std::marker::PhantomData;
 
@@ -31,7 +31,6 @@ pub struct Value<T, C = Cbor> {
     undo: Option<Undo<T>>,
     /// Where reads refresh: who read or wrote each key.
     reads: Option<Reads>,
-    scratch: Vec<u8>,
     codec: PhantomData<C>,
 }
 
@@ -84,29 +83,18 @@ impl<T, C: Codec<T>> Value<T, C> {
     /// Sets the value.
     ///
     /// # Errors
-    /// Rejects the record when the state is lazy and the value does not encode.
+    /// None so far. A value that does not encode fails the call at its end.
     #[inline]
     pub fn set(&mut self, ctx: &mut Context<'_>, value: T) -> Result {
-        if self.eager.is_some() {
-            self.write(ctx, Some(value));
-            return Ok(());
-        }
-        self.set_through(ctx, value)
+        self.write(ctx, Some(value))
     }
 
     /// Removes the value.
     ///
     /// # Errors
-    /// None so far; lazy state may have some.
+    /// None so far.
     pub fn clear(&mut self, ctx: &mut Context<'_>) -> Result {
-        if self.eager.is_some() {
-            self.write(ctx, None);
-        } else {
-            let origin = ctx.origin();
-            ctx.writing_host().value_clear(self.index, origin);
-            self.keep(ctx, Cell::Clean(None));
-        }
-        Ok(())
+        self.write(ctx, None)
     }
 
     /// Changes the value, beginning with the default where there is none, and shows it as it is then.
@@ -133,10 +121,10 @@ impl<T, C: Codec<T>> Value<T, C> {
     /// Where reads refresh, notes who reads; what does not ride along is asked for again, so that the host knows.
     fn note(&mut self, slot: usize, ctx: &Context<'_>) {
         let Some(reads) = &mut self.reads else { return };
-        if self.eager.is_some() {
-            reads.read(slot, ctx.origin(), |origin| ctx.origins.time(origin));
-        } else if let Some(cell) = self.cells.get_mut(slot) {
-            *cell = Cell::Unread;
+        match self.cells.get_mut(slot) {
+            Some(cell @ Cell::Clean(_)) if self.eager.is_none() => *cell = Cell::Unread,
+            Some(Cell::Unread) if self.eager.is_none() => {}
+            _ => reads.read(slot, ctx.origin(), |origin| ctx.origins.time(origin)),
         }
     }
 
@@ -173,7 +161,7 @@ impl<T, C: Codec<T>> Value<T, C> {
     /// Writes in guest memory, for the call's end. Of the origins that wrote a key, the one with the greatest time stands
     /// for all.
     #[inline]
-    fn write(&mut self, ctx: &Context<'_>, value: Option<T>) {
+    fn write(&mut self, ctx: &Context<'_>, value: Option<T>) -> Result {
         let mut origin = ctx.origin();
         if let Some(reads) = &mut self.reads {
             reads.read(ctx.slot(), origin, |origin| ctx.origins.time(origin));
@@ -184,9 +172,11 @@ impl<T, C: Codec<T>> Value<T, C> {
                     origin = before;
                 }
             }
-            _ => self.dirty.push(ctx.slot() as u32),
+            Some(_) => self.dirty.push(ctx.slot() as u32),
+            None => return Err(self.lost()),
         }
         self.keep(ctx, Cell::Dirty { value, origin });
+        Ok(())
     }
 
     /// Replaces the present key's cell. The origin's first replacement is what an undo restores; what was not dirty is then
@@ -204,15 +194,6 @@ impl<T, C: Codec<T>> Value<T, C> {
         if self.undo.as_ref().is_none_or(|undo| undo.origin != origin) {
             self.undo = Some(Undo { origin, slot, cell: before });
         }
-    }
-
-    fn set_through(&mut self, ctx: &mut Context<'_>, value: T) -> Result {
-        self.scratch.clear();
-        C::encode(&value, ctx.encoder, &mut self.scratch)?;
-        let origin = ctx.origin();
-        ctx.writing_host().value_set(self.index, origin, &self.scratch);
-        self.keep(ctx, Cell::Clean(Some(value)));
-        Ok(())
     }
 
     #[cold]
@@ -236,7 +217,6 @@ impl<T, C: Codec<T>> State for Value<T, C> {
             eager: None,
             undo: None,
             reads: None,
-            scratch: Vec::new(),
             codec: PhantomData,
         }
     }

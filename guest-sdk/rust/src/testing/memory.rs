@@ -125,9 +125,11 @@ impl Memory {
             for (index, origin) in U32s::check(origins).map_err(fatal)?.iter().enumerate() {
                 let key = actors.key(origin)?.map(<[u8]>::to_vec);
                 self.stamps.act_for(actors.time(origin));
-                if !self.riding.contains(state) || !written.insert(key.clone()) {
+                let of = self.states.get(usize::from(*state));
+                let fits = !self.broadcast && of.is_some_and(|of| of.kind == StateKind::ValueState);
+                if !fits || !written.insert(key.clone()) {
                     return Err(fatal(format_args!(
-                        "the effects write state {state} twice, or one that does not ride"
+                        "the effects write state {state} twice, or it is no value state of the call's keys"
                     )));
                 }
                 match operations.get(index) {
@@ -284,14 +286,6 @@ impl StateHost for Memory {
         let group = self.group(state, origin, StateKind::ValueState);
         self.touch(group.clone());
         self.groups.get(&group)?.get(&[][..]).cloned()
-    }
-    fn value_set(&mut self, state: u16, origin: u32, value: &[u8]) {
-        let group = self.group(state, origin, StateKind::ValueState);
-        self.replace(group, Vec::new(), Some(value.to_vec()));
-    }
-    fn value_clear(&mut self, state: u16, origin: u32) {
-        let group = self.group(state, origin, StateKind::ValueState);
-        self.replace(group, Vec::new(), None);
     }
 
     fn mark(&mut self) -> u32 {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use wasmill_core::contract::OperatorContract;
+use wasmill_core::contract::{OperatorContract, StateKind};
 use wasmill_core::timer::Domain;
 
 use super::contract::{
@@ -103,7 +103,7 @@ impl Checker {
         self.rejects(*consumed, rejects)?;
         self.emits(*consumed, emits)?;
         for (index, writes) in values.iter().enumerate() {
-            self.state_rides(shape, writes.state, &values[..index])?;
+            self.state_fits(shape, writes.state, &values[..index])?;
             self.writes(*consumed, shape, writes)?;
         }
         self.timers(*consumed, shape, timers)
@@ -216,18 +216,15 @@ impl Checker {
         Ok(())
     }
 
-    fn state_rides(&self, shape: &Shape<'_>, state: u16, before: &[ValueWrites]) -> Checked {
+    fn state_fits(&self, shape: &Shape<'_>, state: u16, before: &[ValueWrites]) -> Checked {
         let declared = self.contract.states.len();
         let Some(contract) = self.contract.states.get(usize::from(state)) else {
             return Err(whole("values.state", format!("state {state} of {declared}, counted from 0")));
         };
-        let rides = match shape.input {
-            Some(input) => self.contract.rides_with_input(contract, input),
-            None => contract.rides_with_timers(),
-        };
-        if !rides {
+        let keyed = shape.input.is_none_or(|input| !self.contract.is_broadcast(input));
+        if contract.kind != StateKind::Value || !keyed {
             let rule = format!(
-                "state `{}` does not ride along with this call: write it through the state import",
+                "state `{}` is no value state of this call's keys: write it through the state import",
                 contract.name
             );
             return Err(whole("values.state", rule));
