@@ -22,7 +22,7 @@ pub(super) const TICK: Duration = Duration::from_millis(5);
 
 /// Most ticks made up for at once after the ticker was held up. A process that was stopped and goes on must not find all its
 /// guests timed out; a ticker that is merely starved of CPU must not let them overrun by much.
-const CATCH_UP: u64 = 20;
+pub(super) const CATCH_UP: u64 = 20;
 
 /// Stack for a guest's own frames, in bytes. A thread that calls guests needs twice that ([`spawn::STACK_BYTES`] is more).
 const WASM_STACK_BYTES: usize = 1 << 20;
@@ -91,6 +91,25 @@ impl Drop for Inner {
     fn drop(&mut self) {
         *self.ticker.stopped.lock() = true;
         self.ticker.wake.notify_all();
+    }
+}
+
+/// When the call under way is over, for what the host does on its behalf: the epoch stops the guest's own code alone.
+#[derive(Debug)]
+pub(super) struct Deadline {
+    engine: Engine,
+    tick: u64,
+}
+
+impl Deadline {
+    /// Of a call that begins now and may take so many ticks.
+    pub(super) fn after(engine: &Engine, ticks: u64) -> Self {
+        Self { engine: engine.clone(), tick: engine.ticks().saturating_add(ticks) }
+    }
+
+    /// Whether it has passed; costs a load.
+    pub(super) fn has_passed(&self) -> bool {
+        self.engine.ticks() >= self.tick
     }
 }
 

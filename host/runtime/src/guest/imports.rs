@@ -6,6 +6,7 @@
 mod collections;
 #[cfg(test)]
 mod tests;
+mod timed;
 mod timers;
 mod unkeyed;
 
@@ -71,7 +72,8 @@ impl state::Host for Data {
 
     fn value_get_many(&mut self, state: u16, origins: Vec<u8>) -> Result<OptionalColumn> {
         let origins = self.origins("value-get-many", &origins)?;
-        let values = self.value_state("value-get-many", state)?.value_get_many(state, &origins)?;
+        let mut access = self.value_state("value-get-many", state)?;
+        let values = self.ask(&origins, |some| access.value_get_many(state, some))?;
         Ok(optional_column(&values))
     }
 

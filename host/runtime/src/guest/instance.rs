@@ -13,7 +13,7 @@ use super::bindings::{Operator, OperatorPre};
 use super::contract::{self, Batch, Eager, Effects, Firing, Now, Subtask};
 use super::diagnostics::{Channel, Diagnostics};
 use super::effects::{Checker, Shape};
-use super::engine::Engine;
+use super::engine::{Deadline, Engine};
 use super::limits::{Limits, Memory, TimeLimit};
 use super::trap::{CallError, Circumstances, classify, is_hosts, shortened};
 use super::{Guest, InstanceOptions, SharedState};
@@ -28,6 +28,7 @@ pub(super) struct Data {
     pub(super) diagnostics: Diagnostics,
     pub(super) access: Option<Access>,
     pub(super) calling: Calling,
+    pub(super) deadline: Deadline,
     time: TimeLimit,
 }
 
@@ -76,19 +77,21 @@ impl Bare {
         diagnostics: Diagnostics,
         access: Option<Access>,
     ) -> Result<Self, CallError> {
+        let ticks = engine.deadline(limits.call_time);
         let data = Data {
             memory: Memory::new(limits.memory),
             limits: limits.clone(),
             diagnostics,
             access,
             calling: Calling::Nothing,
+            deadline: Deadline::after(engine, ticks),
             time: limits.time_of(None),
         };
         let mut store = Store::new(engine.wasmtime(), data);
         store.limiter(|data| &mut data.memory);
         store.set_hostcall_fuel(limits.result_bytes);
         store.epoch_deadline_trap();
-        store.set_epoch_deadline(engine.deadline(limits.call_time));
+        store.set_epoch_deadline(ticks);
         match pre.instantiate(&mut store) {
             Ok(exports) => Ok(Self { engine: engine.clone(), store, exports, is_dead: false }),
             Err(error) if is_hosts(&error) && !store.data().memory.refused() => Err(CallError::Host(Fault::new(
@@ -112,10 +115,11 @@ impl Bare {
         let data = self.store.data_mut();
         data.calling = calling;
         data.time = data.limits.time_of(calling.origins());
-        let limit = data.time.limit;
+        let ticks = self.engine.deadline(data.time.limit);
+        data.deadline = Deadline::after(&self.engine, ticks);
         data.memory.begin_call();
         data.diagnostics.begin_call();
-        self.store.set_epoch_deadline(self.engine.deadline(limit));
+        self.store.set_epoch_deadline(ticks);
         match call(&self.exports, &mut self.store) {
             Ok(result) => {
                 self.is_dead = false;

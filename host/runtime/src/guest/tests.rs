@@ -186,12 +186,31 @@ pub(super) fn batch(values: &[&[u8]]) -> Batch {
 pub(super) struct Asked {
     pub(super) log: Vec<String>,
     pub(super) fails: Option<StateError>,
+    /// How many elements were asked for, given or removed.
+    pub(super) elements: usize,
+    /// Whose ticks the first element takes so many of.
+    pub(super) delay: Option<(Engine, u64)>,
 }
 
 impl Asked {
     pub(super) fn shared() -> (Arc<Mutex<Self>>, SharedState) {
         let asked = Arc::new(Mutex::new(Self::default()));
         (Arc::clone(&asked), asked)
+    }
+
+    fn count(&mut self, elements: usize) {
+        self.elements += elements;
+        if let Some((engine, ticks)) = self.delay.take() {
+            let until = engine.ticks() + ticks;
+            while engine.ticks() < until {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn log_values(&mut self, what: &str, values: &mut dyn Iterator<Item = &[u8]>) {
+        let values: Vec<_> = values.inspect(|_| self.count(1)).collect();
+        self.log.push(format!("{what} {values:?}"));
     }
 }
 
@@ -215,21 +234,25 @@ impl StateAccess for Asked {
     }
 
     fn value_get_many(&mut self, state: u16, origins: &[u32]) -> Result<OptionalColumn, StateError> {
+        self.count(origins.len());
         self.log.push(format!("get-many {state} {origins:?}"));
         Ok(OptionalColumn::default())
     }
 
     fn map_get(&mut self, state: u16, origin: u32, name: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
+        self.count(1);
         self.log.push(format!("map-get {state} {origin} {name:?}"));
         Ok(None)
     }
 
     fn map_put(&mut self, state: u16, origin: u32, name: &[u8], value: &[u8]) -> Result<(), StateError> {
+        self.count(1);
         self.log.push(format!("map-put {state} {origin} {name:?} {value:?}"));
         Ok(())
     }
 
     fn map_remove(&mut self, state: u16, origin: u32, name: &[u8]) -> Result<(), StateError> {
+        self.count(1);
         self.log.push(format!("map-remove {state} {origin} {name:?}"));
         Ok(())
     }
@@ -250,7 +273,7 @@ impl StateAccess for Asked {
         origin: u32,
         values: &mut dyn Iterator<Item = &[u8]>,
     ) -> Result<(), StateError> {
-        self.log.push(format!("list-append {state} {origin} {:?}", values.collect::<Vec<_>>()));
+        self.log_values(&format!("list-append {state} {origin}"), values);
         Ok(())
     }
 
@@ -301,7 +324,7 @@ impl StateAccess for Asked {
     }
 
     fn operator_replace(&mut self, state: u16, values: &mut dyn Iterator<Item = &[u8]>) -> Result<(), StateError> {
-        self.log.push(format!("operator-replace {state} {:?}", values.collect::<Vec<_>>()));
+        self.log_values(&format!("operator-replace {state}"), values);
         Ok(())
     }
 

@@ -44,7 +44,8 @@ impl Data {
     pub(super) fn get_entries(&mut self, state: u16, origins: &[u8], names: &Column) -> Result<OptionalColumn> {
         let import = "map-get-many";
         let wanted = self.named(import, origins, names)?;
-        let found = self.state_of(import, state, StateKind::Map)?.map_get_many(state, &wanted)?;
+        let mut access = self.state_of(import, state, StateKind::Map)?;
+        let found = self.ask(&wanted, |some| access.map_get_many(state, some))?;
         Ok(super::optional_column(&found))
     }
 
@@ -53,7 +54,8 @@ impl Data {
         let named = self.named(import, origins, names)?;
         check_column(import, "values", values, named.len(), self.limits.value())?;
         let mut access = self.state_of(import, state, StateKind::Map)?;
-        for (&(origin, name), value) in named.iter().zip(values_of(values)) {
+        for (at, (&(origin, name), value)) in named.iter().zip(values_of(values)).enumerate() {
+            self.check_time(at)?;
             access.map_put(state, origin, name, value)?;
         }
         Ok(())
@@ -63,7 +65,8 @@ impl Data {
         let import = "map-remove-many";
         let named = self.named(import, origins, names)?;
         let mut access = self.state_of(import, state, StateKind::Map)?;
-        for (origin, name) in named {
+        for (at, (origin, name)) in named.into_iter().enumerate() {
+            self.check_time(at)?;
             access.map_remove(state, origin, name)?;
         }
         Ok(())
@@ -94,7 +97,7 @@ impl Data {
         self.check_origin(import, origin)?;
         check_column(import, "values", values, values.ends.len() / 4, self.limits.value())?;
         let mut access = self.state_of(import, state, StateKind::List)?;
-        Ok(access.list_append(state, origin, &mut values_of(values))?)
+        self.give(values_of(values), |some| access.list_append(state, origin, some))
     }
 
     pub(super) fn append_many(&mut self, state: u16, origins: &[u8], values: &Column) -> Result<()> {
@@ -102,7 +105,8 @@ impl Data {
         let origins = self.origins(import, origins)?;
         check_column(import, "values", values, origins.len(), self.limits.value())?;
         let mut access = self.state_of(import, state, StateKind::List)?;
-        for (origin, value) in origins.into_iter().zip(values_of(values)) {
+        for (at, (origin, value)) in origins.into_iter().zip(values_of(values)).enumerate() {
+            self.check_time(at)?;
             access.list_append(state, origin, &mut std::iter::once(value))?;
         }
         Ok(())
@@ -126,7 +130,7 @@ impl Data {
         check_column(import, "values", values, values.ends.len() / 4, self.limits.value())?;
         let mut access = self.state_of(import, state, StateKind::List)?;
         access.list_clear(state, origin)?;
-        Ok(access.list_append(state, origin, &mut values_of(values))?)
+        self.give(values_of(values), |some| access.list_append(state, origin, some))
     }
 
     pub(super) fn clear_elements(&mut self, state: u16, origin: u32) -> Result<()> {

@@ -44,7 +44,8 @@ impl Data {
     pub(super) fn replace_operator(&mut self, state: u16, values: &Column) -> Result<()> {
         let import = "operator-replace";
         check_column(import, "values", values, values.ends.len() / 4, self.limits.value())?;
-        Ok(self.operator_state(import, state)?.operator_replace(state, &mut values_of(values))?)
+        let mut access = self.operator_state(import, state)?;
+        self.give(values_of(values), |some| access.operator_replace(state, some))
     }
 
     /// The state, once `state` is known to be broadcast state and the records those of a broadcast input.

@@ -28,7 +28,7 @@ fn a_core_module_is_made_a_component_and_both_are_inspected_alike() {
     for function in ["value-get", "value-set", "map-get", "list-page", "mark", "rollback"] {
         assert!(state.functions.iter().any(|named| named == function), "{function}");
     }
-    assert_eq!(state.functions.len(), 14);
+    assert_eq!(state.functions.len(), 20);
     assert!(from_module.exports().iter().any(|export| export == "process"));
 }
 
