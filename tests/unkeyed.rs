@@ -123,6 +123,37 @@ fn every_subtask_sees_the_same_broadcast_records_across_kills_and_other_parallel
     }
 }
 
+#[test]
+fn what_merges_the_broadcast_inputs_is_told_beside_the_operators_subtasks() {
+    let job = Job::new(&pipeline(2, "rate = 25", ""));
+    for name in ["events", "rules-1", "rules-2", "rates"] {
+        write(&job, &format!("{name}.jsonl"), (0..500).map(|n| json!({ "name": "a", "value": "b", "t": n * 1_000 })));
+    }
+    let mut running = job.start(&[]);
+    let subtasks = || {
+        let told = job.command(&["status"], &["--json"]).stdout;
+        let status: Value = serde_json::from_str(told.trim()).unwrap_or_default();
+        status["subtasks"].as_array().cloned().unwrap_or_default()
+    };
+    let mut told = Vec::new();
+    let is_merging = |subtask: &&Value| subtask["role"] == "merging";
+    assert!(running.wait_until(|| {
+        told = subtasks();
+        let merging = told.iter().find(is_merging).cloned().unwrap_or_default();
+        merging["barrier"].as_u64() > Some(1) && merging["records-in"].as_u64() > Some(9)
+    }));
+    let names: Vec<_> =
+        told.iter().map(|it| format!("{}/{}/{}", text(&it["uid"]), it["index"], text(&it["role"]))).collect();
+    let op = names.iter().position(|name| name == "op/0/node").expect("the operator is told");
+    assert_eq!(names[op..][..3], ["op/0/node", "op/1/node", "op/0/merging"]);
+    let merging = &told[op + 2];
+    assert_eq!(merging["records-in"], merging["records-out"]);
+    assert!(merging["watermark"].as_i64() > Some(0), "{merging}");
+    assert!(told.iter().all(|subtask| subtask["barrier"].as_u64() > Some(0)), "{told:?}");
+    assert!(job.command(&["status"], &[]).expect_code(0).stdout.contains("op/merge"));
+    assert!(running.kill());
+}
+
 /// A job whose last broadcast or keyed record is at fault.
 fn failing(events: &[&str], rules: &[&str]) -> String {
     let job = Job::new(&pipeline(2, "", "on-failure = \"drop\""));

@@ -10,7 +10,7 @@ use wasmill_core::time::Timestamp;
 use wasmill_runtime::admin::{self, Registration};
 use wasmill_runtime::config::{Pipeline, Secret};
 use wasmill_runtime::telemetry::status::SubtaskStatus;
-use wasmill_runtime::telemetry::{DropReason, JobStatus};
+use wasmill_runtime::telemetry::{DropReason, JobStatus, Role};
 
 use crate::args;
 use crate::exit::Exit;
@@ -111,8 +111,12 @@ fn row(subtask: &SubtaskStatus) -> Vec<String> {
         let each = records.iter().map(|(reason, records)| format!("{} {}", show::count(*records), reason.as_str()));
         each.collect::<Vec<_>>().join(", ")
     };
+    let name = match subtask.role {
+        Role::Node => format!("{}/{}", subtask.uid, subtask.index),
+        Role::Merging => format!("{}/merge", subtask.uid),
+    };
     vec![
-        format!("{}/{}", subtask.uid, subtask.index),
+        name,
         show::count(subtask.records_in),
         show::count(subtask.records_out),
         show::rate(subtask.records_per_second),

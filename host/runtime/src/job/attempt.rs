@@ -143,8 +143,9 @@ impl Claimed {
         let (download, bytes) = fetched.as_ref().map_or((Duration::ZERO, 0), |fetched| (fetched.took, fetched.bytes));
 
         let resolver = Resolver { pipeline, contracts: &prepared.contracts };
-        let Laid { subtasks: wires, merging } = wire::wire(&prepared.graph, pipeline.job.max_parallelism, &resolver)?;
-        board.attempt(attempt, clock.now(), wires.values().map(|wires| Arc::clone(&wires.meter)).collect());
+        let laid = wire::wire(&prepared.graph, pipeline.job.max_parallelism, &resolver)?;
+        board.attempt(attempt, clock.now(), laid.meters());
+        let Laid { subtasks: wires, merging } = laid;
         let mailboxes: BTreeMap<SubtaskId, Mailbox> =
             wires.iter().map(|(id, wires)| (id.clone(), wires.mailbox.clone())).collect();
         let (reports, mut inbox) = mpsc::unbounded_channel();

@@ -53,13 +53,16 @@ pub(super) struct MergeWires {
     pub feeds: Vec<u16>,
     /// The operator's subtasks.
     pub outputs: Outputs,
+    /// Its counters.
+    pub meter: Arc<SubtaskMeter>,
 }
 
 impl MergeWires {
     /// The merging subtask itself, whose watermark goes on from `watermark`.
     pub(super) fn subtask(self, watermark: Timestamp, reports: Reports, clock: SharedClock) -> MergingSubtask {
-        let Self { uid, mailbox, inputs, feeds, outputs } = self;
-        MergingSubtask::new(Options { uid, mailbox, reports, clock, feeds }, Gate::new(inputs, watermark), outputs)
+        let Self { uid, mailbox, inputs, feeds, outputs, meter } = self;
+        let options = Options { uid, mailbox, reports, clock, meter, feeds };
+        MergingSubtask::new(options, Gate::new(inputs, watermark), outputs)
     }
 }
 
@@ -70,6 +73,16 @@ pub(super) struct Laid {
     pub subtasks: BTreeMap<SubtaskId, Wires>,
     /// One for each operator with broadcast inputs.
     pub merging: Vec<MergeWires>,
+}
+
+impl Laid {
+    /// The counters of all, those that merge behind their operator's.
+    pub(super) fn meters(&self) -> Vec<Arc<SubtaskMeter>> {
+        let merging = self.merging.iter().map(|wires| Arc::clone(&wires.meter));
+        let mut meters: Vec<_> = self.subtasks.values().map(|wires| Arc::clone(&wires.meter)).chain(merging).collect();
+        meters.sort_by(|one, other| one.id().uid.cmp(&other.id().uid));
+        meters
+    }
 }
 
 impl Wires {
@@ -143,7 +156,8 @@ fn merger(node: &Node, wires: &mut BTreeMap<SubtaskId, Wires>) -> MergeWires {
         targets.push(near);
     }
     let outputs = Outputs::new(vec![vec![OutEdge { routing: Routing::Broadcast, targets }]]);
-    MergeWires { uid: node.uid.clone(), mailbox, inputs: Vec::new(), feeds: Vec::new(), outputs }
+    let meter = Arc::new(SubtaskMeter::merging(node.uid.clone()));
+    MergeWires { uid: node.uid.clone(), mailbox, inputs: Vec::new(), feeds: Vec::new(), outputs, meter }
 }
 
 struct Lay<'a> {

@@ -90,6 +90,7 @@ impl SinkSubtask {
         let commits = self.writer.prepare(barrier.checkpoint)?;
         let now = self.context.clock.monotonic();
         let alignment = self.gate.unblock(begin);
+        self.context.meter.barrier(barrier.checkpoint);
         self.stopping = barrier.purpose == Purpose::Stop;
         let took = micros(now.saturating_sub(begin));
         let part = Part {

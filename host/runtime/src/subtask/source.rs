@@ -325,6 +325,7 @@ impl SourceSubtask {
             bytes_referenced: 0,
         };
         self.outputs.send_barrier(barrier);
+        self.context.meter.barrier(barrier.checkpoint);
         if barrier.purpose == Purpose::Stop {
             self.phase = Phase::Stopping;
         }

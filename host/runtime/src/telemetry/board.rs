@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use wasmill_core::id::{Attempt, CheckpointId, JobId, SubtaskId};
 use wasmill_core::time::Timestamp;
 
-use super::meter::{Reading, SlowestSplit, SubtaskMeter};
+use super::meter::{Reading, Role, SlowestSplit, SubtaskMeter};
 use super::metric;
 
 /// Most splits that are remembered to have been the slowest.
@@ -107,7 +107,7 @@ struct Inner {
     failed: u64,
     meters: Vec<Arc<SubtaskMeter>>,
     /// What the subtasks of earlier attempts counted, so that a counter never goes back.
-    earlier: BTreeMap<SubtaskId, Reading>,
+    earlier: BTreeMap<(SubtaskId, Role), Reading>,
     were_slowest: BTreeSet<(SubtaskId, String)>,
     checkpoint: Option<CheckpointReport>,
     restore: Option<RestoreReport>,
@@ -134,7 +134,7 @@ pub struct Snapshot {
     /// The subtasks' counters since the attempt began.
     pub subtasks: Vec<Reading>,
     /// What the subtasks of earlier attempts counted, added up; of weight are the counters alone.
-    pub earlier: BTreeMap<SubtaskId, Reading>,
+    pub earlier: BTreeMap<(SubtaskId, Role), Reading>,
     /// Where more than one split is read: the one whose watermark is the least, which holds the job's back.
     pub slowest: Option<(SubtaskId, SlowestSplit)>,
     /// The splits that were it at some look, the present one included; no more than 1,000.
@@ -180,7 +180,7 @@ impl StatusBoard {
         inner.started = now;
         for meter in std::mem::replace(&mut inner.meters, meters) {
             let reading = meter.read();
-            match inner.earlier.entry(reading.id.clone()) {
+            match inner.earlier.entry(reading.whose()) {
                 Entry::Vacant(place) => drop(place.insert(reading)),
                 Entry::Occupied(mut earlier) => earlier.get_mut().add(&reading),
             }

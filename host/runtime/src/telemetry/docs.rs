@@ -12,8 +12,9 @@ const HEAD: &str = "\
 <!-- Made by `wasmill docs metrics` from the table in host/runtime/src/telemetry/metric.rs; edit it there. -->
 
 The admin endpoint of a running job (`[admin]` in the pipeline file; `wasmill status` finds it) shows these at `/metrics`, in
-Prometheus' text form. Labels: `job` is the job's name, `uid` a node of the pipeline, `subtask` its index from 0. Counters go on
-over the job's restarts within a process and begin at 0 with the process.
+Prometheus' text form. Labels: `job` is the job's name, `uid` a node of the pipeline, `subtask` its index from 0, or `merge` for the
+one that merges an operator's broadcast inputs for its subtasks. Counters go on over the job's restarts within a process and begin at
+0 with the process.
 
 ";
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use wasmill_core::graph::NodeKind;
-use wasmill_core::id::{StateName, SubtaskId};
+use wasmill_core::id::{CheckpointId, OperatorUid, StateName, SubtaskId, SubtaskIndex};
 use wasmill_core::time::Timestamp;
 
 /// Why records were left out or set aside.
@@ -133,10 +133,22 @@ pub struct SlowestSplit {
     pub among: usize,
 }
 
+/// Which of a node's subtasks a meter is of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// One that does the node's work, by its index.
+    #[default]
+    Node,
+    /// The one that merges the broadcast inputs of an operator; it keeps no state.
+    Merging,
+}
+
 /// The counters of one subtask, since its attempt began.
 #[derive(Debug)]
 pub struct SubtaskMeter {
     id: SubtaskId,
+    role: Role,
     kind: NodeKind,
     records_in: AtomicU64,
     records_out: AtomicU64,
@@ -149,6 +161,7 @@ pub struct SubtaskMeter {
     held_nanos: AtomicU64,
     late: AtomicU64,
     watermark: AtomicI64,
+    barrier: AtomicU64,
     slowest: Mutex<Option<SlowestSplit>>,
     dropped: [AtomicU64; DropReason::ALL.len()],
     dead_letters: [AtomicU64; DropReason::ALL.len()],
@@ -162,8 +175,10 @@ pub struct SubtaskMeter {
 /// A subtask's counters at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
-    /// Who.
+    /// Who; of a merging subtask, the operator's first.
     pub id: SubtaskId,
+    /// Which of the node's it is.
+    pub role: Role,
     /// What it does.
     pub kind: NodeKind,
     /// Records taken in; of a source, read.
@@ -188,6 +203,8 @@ pub struct Reading {
     pub late: u64,
     /// The watermark; `None` before the first.
     pub watermark: Option<Timestamp>,
+    /// The checkpoint whose barrier it sent on last; `None` before the first.
+    pub barrier: Option<CheckpointId>,
     /// Of a source that reads: its slowest split.
     pub slowest: Option<SlowestSplit>,
     /// Records left out, by reason.
@@ -214,6 +231,7 @@ impl SubtaskMeter {
     pub fn new(id: SubtaskId, kind: NodeKind) -> Self {
         Self {
             id,
+            role: Role::Node,
             kind,
             records_in: AtomicU64::new(0),
             records_out: AtomicU64::new(0),
@@ -226,6 +244,7 @@ impl SubtaskMeter {
             held_nanos: AtomicU64::new(0),
             late: AtomicU64::new(0),
             watermark: AtomicI64::new(i64::MIN),
+            barrier: AtomicU64::new(0),
             slowest: Mutex::default(),
             dropped: [const { AtomicU64::new(0) }; DropReason::ALL.len()],
             dead_letters: [const { AtomicU64::new(0) }; DropReason::ALL.len()],
@@ -235,6 +254,13 @@ impl SubtaskMeter {
             log_lines_dropped: AtomicU64::new(0),
             states: Mutex::default(),
         }
+    }
+
+    /// All at zero, for the merging subtask of an operator.
+    #[must_use]
+    pub fn merging(uid: OperatorUid) -> Self {
+        let id = SubtaskId { uid, index: SubtaskIndex(0) };
+        Self { role: Role::Merging, ..Self::new(id, NodeKind::Operator) }
     }
 
     /// Whose counters these are.
@@ -300,6 +326,11 @@ impl SubtaskMeter {
         self.watermark.store(watermark.as_millis(), Ordering::Relaxed);
     }
 
+    /// The barrier of a checkpoint was sent on, or had nowhere further to go.
+    pub fn barrier(&self, checkpoint: CheckpointId) {
+        self.barrier.store(checkpoint.0, Ordering::Relaxed);
+    }
+
     /// Records were left out.
     pub fn dropped(&self, reason: DropReason, records: u64) {
         if records > 0 {
@@ -348,6 +379,7 @@ impl SubtaskMeter {
         let watermark = Some(self.watermark.load(Ordering::Relaxed)).filter(|&millis| millis != i64::MIN);
         Reading {
             id: self.id.clone(),
+            role: self.role,
             kind: self.kind,
             records_in: load(&self.records_in),
             records_out: load(&self.records_out),
@@ -360,6 +392,7 @@ impl SubtaskMeter {
             held: nanos(&self.held_nanos),
             late: load(&self.late),
             watermark: watermark.map(Timestamp::from_millis),
+            barrier: Some(load(&self.barrier)).filter(|&checkpoint| checkpoint > 0).map(CheckpointId),
             slowest: self.slowest.lock().clone(),
             dropped: DropReason::ALL.map(|reason| (reason, load(&self.dropped[reason as usize]))).to_vec(),
             dead_letters: DropReason::ALL.map(|reason| (reason, load(&self.dead_letters[reason as usize]))).to_vec(),
@@ -374,6 +407,12 @@ impl SubtaskMeter {
 }
 
 impl Reading {
+    /// Whose it is, among all of a job.
+    #[must_use]
+    pub fn whose(&self) -> (SubtaskId, Role) {
+        (self.id.clone(), self.role)
+    }
+
     /// Adds the counters of another reading of the same subtask.
     pub(super) fn add(&mut self, other: &Self) {
         self.records_in += other.records_in;

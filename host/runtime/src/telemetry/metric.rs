@@ -86,6 +86,8 @@ metrics! {
         "The watermark: no record at or before it is expected. Missing before the first and after the end of input.";
     WATERMARK_LAG = "wasmill_watermark_lag_seconds", Gauge, "seconds", SUBTASK,
         "Processing time less the watermark.";
+    BARRIER = "wasmill_barrier", Gauge, "number", SUBTASK,
+        "The checkpoint whose barrier the subtask passed on last, or took in last where it is a sink's: while a checkpoint does not end, those with the one before are what it waits for. Missing before the first.";
     SLOWEST_SPLIT = "wasmill_slowest_split", Gauge, "0 or 1", SUBTASK_SPLIT,
         "1 for the source split whose watermark is the least of those that are neither idle nor ended: it holds the job's watermark back. 0 for one that did before. Only where more than one split is read; at most 1,000 splits.";
     LATE = "wasmill_records_late_total", Counter, "records", SUBTASK,

@@ -10,6 +10,6 @@ mod recorder;
 pub mod status;
 
 pub use board::{CheckpointReport, Phase, RestoreReport, Snapshot, StatusBoard};
-pub use meter::{CacheTally, DropReason, Reading, Renewal, SlowestSplit, StateTally, SubtaskMeter};
+pub use meter::{CacheTally, DropReason, Reading, Renewal, Role, SlowestSplit, StateTally, SubtaskMeter};
 pub use recorder::Recorder;
 pub use status::{JobStatus, Monitor};

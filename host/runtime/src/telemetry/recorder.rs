@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, 
 use wasmill_core::time::Timestamp;
 
 use super::board::{Phase, Snapshot};
-use super::meter::Reading;
+use super::meter::{Reading, Role};
 use super::metric::{self, Metric};
 
 /// Upper bounds of the histograms' buckets, in seconds.
@@ -82,7 +82,7 @@ fn show(board: &Snapshot, now: Timestamp) {
     }
     for reading in &board.subtasks {
         let mut totals = reading.clone();
-        if let Some(earlier) = board.earlier.get(&reading.id) {
+        if let Some(earlier) = board.earlier.get(&reading.whose()) {
             totals.add(earlier);
         }
         show_subtask(job, &totals, now);
@@ -90,7 +90,10 @@ fn show(board: &Snapshot, now: Timestamp) {
 }
 
 fn show_subtask(job: &str, reading: &Reading, now: Timestamp) {
-    let subtask = reading.id.index.to_string();
+    let subtask = match reading.role {
+        Role::Node => reading.id.index.to_string(),
+        Role::Merging => "merge".to_owned(),
+    };
     let (uid, subtask) = (reading.id.uid.as_str(), subtask.as_str());
     let labels = &[job, uid, subtask];
     metric::RECORDS_IN.reach(labels, reading.records_in);
@@ -129,6 +132,9 @@ fn show_subtask(job: &str, reading: &Reading, now: Timestamp) {
         let labels = &[job, uid, subtask, state.state.as_str()];
         metric::STATE_ENTRIES.set(labels, count(state.entries));
         metric::STATE_BYTES.set(labels, count(state.bytes));
+    }
+    if let Some(checkpoint) = reading.barrier {
+        metric::BARRIER.set(labels, count(checkpoint.0));
     }
     if let Some(watermark) = reading.watermark.filter(|at| (Timestamp::MIN < *at) && (*at < Timestamp::MAX)) {
         metric::WATERMARK.set(labels, seconds(watermark.as_millis()));

@@ -14,7 +14,7 @@ use wasmill_core::id::{Attempt, CheckpointId, JobId, OperatorUid, StateName, Sub
 use wasmill_core::time::Timestamp;
 
 use super::board::{CheckpointReport, Phase, RestoreReport, Snapshot, StatusBoard};
-use super::meter::{DropReason, Reading};
+use super::meter::{DropReason, Reading, Role};
 use crate::clock::SharedClock;
 
 /// A job's status. Durations are in milliseconds, times in milliseconds since 1970, shares from 0 to 1.
@@ -59,6 +59,9 @@ pub struct SubtaskStatus {
     pub uid: OperatorUid,
     /// Which of the node's.
     pub index: SubtaskIndex,
+    /// Whether it is that one, or merges the operator's broadcast inputs; then the index says nothing.
+    #[serde(default)]
+    pub role: Role,
     /// What the node does.
     pub kind: NodeKind,
     /// Records taken in.
@@ -79,6 +82,9 @@ pub struct SubtaskStatus {
     pub watermark: Option<Timestamp>,
     /// Processing time less the watermark.
     pub lag_ms: Option<i64>,
+    /// The checkpoint whose barrier it passed on last, or as a sink took in last; none before the first.
+    #[serde(default)]
+    pub barrier: Option<CheckpointId>,
     /// Records left out, by reason; reasons without any are left out themselves.
     pub dropped: BTreeMap<DropReason, u64>,
     /// Records set aside as dead letters, likewise.
@@ -175,7 +181,7 @@ struct Looks {
 
 struct Look {
     at: Duration,
-    subtasks: BTreeMap<SubtaskId, Reading>,
+    subtasks: BTreeMap<(SubtaskId, Role), Reading>,
 }
 
 /// Rates are over about this time, where somebody looked then.
@@ -203,7 +209,7 @@ impl Monitor {
         let since_start = Duration::from_millis(now.as_millis().abs_diff(board.started.as_millis()));
         let window = earlier.map_or(since_start, |look| at.saturating_sub(look.at));
         let subtasks = board.subtasks.iter().map(|reading| {
-            let before = earlier.and_then(|look| look.subtasks.get(&reading.id));
+            let before = earlier.and_then(|look| look.subtasks.get(&reading.whose()));
             subtask(reading, before, window, now)
         });
         let status = status(&board, subtasks.collect(), now);
@@ -229,7 +235,7 @@ impl Looks {
         if self.looks.back().is_some_and(|last| at.saturating_sub(last.at) < APART) {
             return;
         }
-        let subtasks = board.subtasks.iter().map(|reading| (reading.id.clone(), reading.clone())).collect();
+        let subtasks = board.subtasks.iter().map(|reading| (reading.whose(), reading.clone())).collect();
         self.looks.push_back(Look { at, subtasks });
         while self.looks.len() > 1 && at.saturating_sub(self.looks[0].at) > WINDOW {
             self.looks.pop_front();
@@ -275,6 +281,7 @@ fn subtask(reading: &Reading, before: Option<&Reading>, window: Duration, now: T
     SubtaskStatus {
         uid: reading.id.uid.clone(),
         index: reading.id.index,
+        role: reading.role,
         kind: reading.kind,
         records_in: reading.records_in,
         records_out: reading.records_out,
@@ -285,6 +292,7 @@ fn subtask(reading: &Reading, before: Option<&Reading>, window: Duration, now: T
         late: reading.late,
         watermark,
         lag_ms: watermark.map(|watermark| now.as_millis() - watermark.as_millis()),
+        barrier: reading.barrier,
         dropped: reading.dropped.iter().copied().filter(|(_, records)| *records > 0).collect(),
         dead_letters: reading.dead_letters.iter().copied().filter(|(_, records)| *records > 0).collect(),
     }

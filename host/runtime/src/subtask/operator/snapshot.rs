@@ -43,6 +43,7 @@ impl OperatorSubtask {
     pub(super) fn snapshot(&mut self, barrier: Barrier) -> Result<(), Fault> {
         let begin = self.context.clock.monotonic();
         self.outputs.send_barrier(barrier);
+        self.context.meter.barrier(barrier.checkpoint);
         let alignment = self.gate.unblock(begin);
         let part = Part {
             uid: self.context.id.uid.clone(),

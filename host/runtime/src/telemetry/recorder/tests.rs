@@ -21,11 +21,20 @@ fn meter() -> Arc<SubtaskMeter> {
     meter.renewed(Renewal::Failure);
     meter.log_lines_dropped(3);
     meter.watermark(Timestamp::from_millis(1_500));
+    meter.barrier(CheckpointId(4));
     let state = StateName::new("count").unwrap();
     meter.holds(
         vec![StateTally { state, entries: 3, bytes: 30 }],
         CacheTally { hits: 9, misses: 1, bytes: 64, rows: 640 },
     );
+    Arc::new(meter)
+}
+
+/// What merges the broadcast inputs of the same operator.
+fn merging() -> Arc<SubtaskMeter> {
+    let meter = SubtaskMeter::merging(OperatorUid::new("op").unwrap());
+    meter.received(3, 30);
+    meter.sent(3, 30);
     Arc::new(meter)
 }
 
@@ -60,10 +69,10 @@ fn shown() -> String {
     metrics::with_local_recorder(&recorder, || {
         metric::ALL.iter().for_each(Metric::describe);
         let board = StatusBoard::new(JobId::new("flights").unwrap(), Timestamp::from_millis(0));
-        board.attempt(Attempt(1), Timestamp::from_millis(0), vec![meter()]);
+        board.attempt(Attempt(1), Timestamp::from_millis(0), vec![meter(), merging()]);
         show(&board.snapshot(), Timestamp::from_millis(2_500));
         let (ahead, behind) = (source(0, "p0", 59_000), source(1, "p1", 0));
-        board.attempt(Attempt(2), Timestamp::from_millis(1), vec![meter(), ahead, behind.clone()]);
+        board.attempt(Attempt(2), Timestamp::from_millis(1), vec![meter(), merging(), ahead, behind.clone()]);
         show(&board.snapshot(), Timestamp::from_millis(2_500));
         behind.slowest(Some(("p1", Timestamp::from_millis(60_000))), 1);
         board.checkpoint_completed(report(4));
@@ -85,6 +94,9 @@ fn a_counter_goes_on_over_a_restart_and_a_gauge_is_the_newest() {
     let shown = shown();
     for line in [
         r#"wasmill_records_in_total{job="flights",uid="op",subtask="0"} 10"#,
+        r#"wasmill_records_in_total{job="flights",uid="op",subtask="merge"} 6"#,
+        r#"wasmill_bytes_out_total{job="flights",uid="op",subtask="merge"} 60"#,
+        r#"wasmill_barrier{job="flights",uid="op",subtask="0"} 4"#,
         r#"wasmill_records_dropped_total{job="flights",uid="op",subtask="0",reason="rejected"} 2"#,
         r#"wasmill_dead_letters_total{job="flights",uid="op",subtask="0",reason="trap"} 2"#,
         r#"wasmill_instance_renewals_total{job="flights",uid="op",subtask="0",reason="failure"} 2"#,
