@@ -204,4 +204,15 @@ fn a_component_that_imports_the_whole_of_wasi_loads_where_that_is_denied() {
     assert!(checked.contains("granted clock, ") && checked.contains("interface(s) of WASI denied"), "{checked}");
     job.run(&[]).expect_code(0);
     assert!(sorted(&job) == expected());
+    let cases = format!(
+        "{}\n{}\n{}\n{{\"case\": \"a\"}}\n{{\"record\": [\"k\", \"word\"], \"key\": \"k\", \"time\": 0}}\n",
+        json!({ "component": component }),
+        json!({ "wasi": "deny" }),
+        json!({ "grants": ["clock"] }),
+    );
+    let file = job.folder().join("probe.test.jsonl");
+    std::fs::write(&file, cases).expect("the case can be written");
+    let tried = std::process::Command::new(Harness::get().wasmill()).arg("test").arg(&file).arg("--bless").output();
+    let told = String::from_utf8_lossy(&tried.expect("wasmill starts").stdout).into_owned();
+    assert!(told.ends_with("1 case: 1 passed, 0 failed, 1 blessed\n"), "{told}");
 }

@@ -155,6 +155,44 @@ fn a_failure_that_is_declared_passes_wherever_it_stands() {
 }
 
 #[test]
+fn headers_come_in_and_are_compared_where_the_line_has_them() {
+    let cases = r#"{"case": "headers"}
+{"record": "headers", "key": "a", "headers": {"trace": "abc", "raw": {"hex": "00ff"}}}
+{"emit": 1, "headers": {"trace": "abc", "raw": {"hex": "00ff"}}}
+{"record": "headers", "key": "a", "headers": [["twice", "1"], ["twice", "2"]]}
+{"emit": 2, "headers": [["twice", "1"], ["twice", "2"]]}
+{"record": "headers", "key": "a"}
+{"emit": 3, "headers": {}}
+{"record": "headers", "key": "a", "headers": {"trace": "left out"}}
+{"emit": 4}
+"#;
+    let folder = folder(cases);
+    run(folder.path(), &["op.wasm"]).expect(0);
+    write(
+        &folder,
+        "op.test.jsonl",
+        &cases.replace("{\"emit\": 3, \"headers\": {}}", "{\"emit\": 3, \"headers\": {\"a\": \"b\"}}"),
+    );
+    let failed = run(folder.path(), &["op.wasm"]).expect(1);
+    for line in
+        ["- {\"emit\": 3, \"headers\": {\"a\": \"b\"}}   (line 7)", "+ {\"emit\": 3, \"key\": \"a\", \"time\": 0}"]
+    {
+        assert!(failed.stdout.contains(line), "{}", failed.stdout);
+    }
+    write(
+        &folder,
+        "op.test.jsonl",
+        "{\"case\": \"a\"}\n{\"record\": \"headers\", \"key\": \"a\", \"headers\": {\"n\": \"v\"}}\n",
+    );
+    run(folder.path(), &["op.wasm", "--bless"]).expect(0);
+    let blessed = read(&folder, "op.test.jsonl");
+    assert!(
+        blessed.ends_with("{\"emit\": 1, \"key\": \"a\", \"time\": 0, \"headers\": {\"n\": \"v\"}}\n"),
+        "{blessed}"
+    );
+}
+
+#[test]
 fn what_depends_on_how_records_are_cut_or_on_guest_memory_is_told_and_not_blessed() {
     let mut cases = "{\"case\": \"it remembers\"}\n".to_owned();
     // A batch that fails begins again on a new instance: the count does, where the batch began and not at the record at fault.
@@ -217,6 +255,31 @@ fn a_component_passes_as_the_module_that_it_was_made_from() {
 }
 
 #[test]
+fn what_neither_a_file_nor_the_command_line_grants_is_refused() {
+    let component = r#"(component (import "wasi:clocks/wall-clock@0.2.3" (instance)))"#;
+    let folder = folder("");
+    let bytes = wat::parse_str(component).expect("the text is right");
+    std::fs::write(folder.path().join("clock.wasm"), bytes).expect("the folder can be written");
+    let refused = "clock.test.jsonl: clock.wasm: it imports `wasi:clocks/wall-clock@0.2.3`, which is not granted";
+    let case = "{\"case\": \"a\"}\n";
+    let runs: [(&str, &[&str], bool); 6] = [
+        ("", &[], true),
+        ("{\"grants\": [\"random\"]}\n", &["--grants", "random"], true),
+        ("{\"grants\": [\"clock\"]}\n", &[], false),
+        ("{\"wasi\": \"deny\"}\n", &[], false),
+        ("", &["--grants", "random,clock"], false),
+        ("{\"wasi\": \"refuse\"}\n", &["--deny-wasi"], false),
+    ];
+    for (lines, arguments, is_refused) in runs {
+        write(&folder, "clock.test.jsonl", &format!("{lines}{case}"));
+        // It is no operator in any case.
+        let ran = run(folder.path(), &[&["clock.wasm"], arguments].concat()).expect(2);
+        assert_eq!(ran.stderr.contains(refused), is_refused, "{lines}{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("clock.wasm"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn wrong_input_is_one_error_that_names_file_and_line() {
     let folder = folder("{\"case\": \"a\"}\n\n{\"recrod\": 1}\n");
     write(&folder, "lonely.test.jsonl", "{\"case\": \"a\"}\n");
@@ -238,6 +301,11 @@ fn wrong_input_is_one_error_that_names_file_and_line() {
         "back.test.jsonl",
         "{\"component\": \"op.wasm\"}\n{\"case\": \"a\"}\n{\"advance\": \"1s\"}\n{\"clock\": 999}\n",
     );
+    write(
+        &folder,
+        "headers.test.jsonl",
+        "{\"component\": \"op.wasm\"}\n{\"case\": \"a\"}\n{\"record\": \"\", \"input\": \"texts\", \"headers\": {\"a\": \"\"}}\n",
+    );
     std::fs::create_dir(folder.path().join("bare")).expect("a folder");
     for (arguments, says) in [
         (&["op.wasm"][..], "op.test.jsonl:3: `recrod` is nothing that a line can say; did you mean `record`?"),
@@ -251,6 +319,8 @@ fn wrong_input_is_one_error_that_names_file_and_line() {
         (&["input.test.jsonl"], "input.test.jsonl:3: the component has no input `text`; did you mean `texts`?"),
         (&["key.test.jsonl"], "key.test.jsonl:3: the record has no key by `key-from`: it is missing"),
         (&["back.test.jsonl"], "back.test.jsonl:4: the clock does not go back: it stands at 1000"),
+        (&["headers.test.jsonl"], "headers.test.jsonl:3: the component does not declare headers for the input `texts`"),
+        (&["op.wasm", "--grants", "clok"], "there are clock and random"),
         (&["op.wasm", "--batches", "0"], "--batches"),
     ] {
         let refused = run(folder.path(), arguments).expect(2);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use wasmill_core::id::CheckpointId;
+use wasmill_runtime::config::Grant;
 use wasmill_runtime::trial::BATCHES;
 
 const EXIT_CODES: &str = "\
@@ -136,9 +137,22 @@ pub struct Test {
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batches: Vec<u32>,
 
+    /// Grant the components this, beside what the test files grant: clock (the case's), random
+    #[arg(long, value_name = "GRANTS", value_delimiter = ',', value_parser = grant)]
+    pub grants: Vec<Grant>,
+
+    /// Load components that import more of WASI than they are granted; a call of that traps
+    #[arg(long)]
+    pub deny_wasi: bool,
+
     /// Write what came out into the test files, in the place of what they expected
     #[arg(long)]
     pub bless: bool,
+}
+
+fn grant(name: &str) -> Result<Grant, String> {
+    let found = Grant::ALL.into_iter().find(|grant| grant.name() == name);
+    found.ok_or_else(|| format!("there are {}", Grant::ALL.map(Grant::name).join(" and ")))
 }
 
 /// Options of `wasmill status`.

@@ -4,13 +4,13 @@
 
 mod found;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use wasmill_core::fault::{Fault, FaultKind};
-use wasmill_runtime::guest::{Component, Engine, EngineOptions};
-use wasmill_runtime::trial::{self, Case, CaseFile, Difference, Runs};
+use wasmill_runtime::config::Wasi;
+use wasmill_runtime::guest::{Engine, EngineOptions};
+use wasmill_runtime::trial::{self, Case, CaseFile, Difference, Granted, Runs, Tried};
 
 use crate::args;
 use crate::exit::Exit;
@@ -40,6 +40,12 @@ pub fn test(options: &args::Test, as_json: bool, screen: &Screen) -> Result<Exit
     Ok(bench.tally.tell(as_json))
 }
 
+/// What the command line grants, whatever the files say.
+fn granted(options: &args::Test) -> Granted {
+    let wasi = if options.deny_wasi { Wasi::Deny } else { Wasi::Refuse };
+    Granted { grants: options.grants.iter().copied().collect(), wasi }
+}
+
 /// The indexes of the cases that the filter leaves.
 fn choose(found: &Found, filter: Option<&str>) -> Vec<usize> {
     let path = found.file.path().display().to_string();
@@ -47,26 +53,27 @@ fn choose(found: &Found, filter: Option<&str>) -> Vec<usize> {
     found.file.cases().iter().enumerate().filter(|(_, case)| meant(case)).map(|(index, _)| index).collect()
 }
 
-/// Components by their file, each compiled once.
+/// Components by their file and what they are granted, each compiled once.
 struct Components {
     engine: Engine,
-    loaded: BTreeMap<PathBuf, Component>,
+    loaded: Vec<(PathBuf, Granted, Tried)>,
 }
 
 impl Components {
     fn new() -> Result<Self, Fault> {
         let engine = Engine::new(EngineOptions { cache_dir: None });
         let engine = engine.map_err(|error| Fault::new(FaultKind::Internal, error))?;
-        Ok(Self { engine, loaded: BTreeMap::new() })
+        Ok(Self { engine, loaded: Vec::new() })
     }
 
-    fn get(&mut self, file: &Path) -> Result<Component, Fault> {
-        if let Some(component) = self.loaded.get(file) {
-            return Ok(component.clone());
+    fn get(&mut self, file: &Path, granted: Granted) -> Result<Tried, Fault> {
+        let known = self.loaded.iter().find(|(loaded, with, _)| loaded == file && *with == granted);
+        if let Some((.., tried)) = known {
+            return Ok(tried.clone());
         }
-        let component = self.engine.load(file)?;
-        self.loaded.insert(file.to_owned(), component.clone());
-        Ok(component)
+        let tried = Tried::load(&self.engine, file, &granted)?;
+        self.loaded.push((file.to_owned(), granted, tried.clone()));
+        Ok(tried)
     }
 }
 
@@ -109,13 +116,14 @@ impl Bench<'_> {
             return Ok(());
         }
         let path = found.file.path().display();
-        let component = self.components.get(&found.component).map_err(|fault| fault.at(&path))?;
+        let granted = found.file.granted().and(&granted(self.options));
+        let tried = self.components.get(&found.component, granted).map_err(|fault| fault.at(&path))?;
         let mut ran = Vec::new();
         for &index in cases {
             let case = &found.file.cases()[index];
             let done = self.tally.passed + self.tally.failed + ran.len();
             self.screen.progress(&format!("{done} of {} cases | {path}: {}", self.total, case.name()));
-            let runs = trial::run(&component, case, &self.options.batches)?;
+            let runs = trial::run(&tried, case, &self.options.batches)?;
             let differences = trial::judge(case, &runs);
             if self.options.bless {
                 ran.push((index, runs, differences));

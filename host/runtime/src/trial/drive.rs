@@ -14,14 +14,15 @@ use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::graph::NodeKind;
 use wasmill_core::id::{Attempt, CheckpointId, OperatorUid, Parallelism, SubtaskId, SubtaskIndex};
 use wasmill_core::key_group::{KeyGroupRange, MaxParallelism};
-use wasmill_core::record::{RecordBatch, WatermarkMark};
+use wasmill_core::record::{Header, RecordBatch, WatermarkMark};
 use wasmill_core::time::Timestamp;
 use wasmill_core::timer::{self, Domain};
 
 use super::file::Case;
+use super::granted::Tried;
 use super::line::Timer;
 use super::script::{self, Move};
-use super::value::Bytes;
+use super::value::{Bytes, Headers};
 use crate::bell::Bell;
 use crate::clock::{ManualClock, SharedClock};
 use crate::config::operator::{Batch, OnFailure};
@@ -30,7 +31,6 @@ use crate::control::Mailbox;
 use crate::exchange::channel::{Receiver, Sender, channel};
 use crate::exchange::gate::{Gate, InputChannel, OnLate};
 use crate::exchange::route::{OutEdge, Outputs, Routing};
-use crate::guest::Component;
 use crate::job::operator::{Seat, bytes};
 use crate::state::{Restore, SharedMemory, StateBackend};
 use crate::subtask::operator::{Cut, OperatorSubtask, Options, Snapshots};
@@ -75,6 +75,7 @@ pub(super) struct Seen {
     pub key: Bytes,
     pub time: Timestamp,
     pub value: Bytes,
+    pub headers: Headers,
 }
 
 /// Why a run ended early, and with which step.
@@ -95,12 +96,12 @@ struct Manner {
 }
 
 /// Runs the case in every manner.
-pub(super) fn all(component: &Component, case: &Case, sizes: &[u32], scratch: &Path) -> Result<Runs, Fault> {
-    let contract = component.contract();
+pub(super) fn all(tried: &Tried, case: &Case, sizes: &[u32], scratch: &Path) -> Result<Runs, Fault> {
+    let contract = tried.component.contract();
     let (moves, has_keys) = script::script(contract, case)?;
     let play = |number: usize, manner| {
         let scratch = scratch.join(number.to_string());
-        play(component, (case, has_keys), &moves, manner, &scratch)
+        play(tried, (case, has_keys), &moves, manner, &scratch)
     };
     // What a guest logs is told once, not for every run.
     let quiet = |number, manner| {
@@ -121,18 +122,18 @@ pub(super) fn all(component: &Component, case: &Case, sizes: &[u32], scratch: &P
 }
 
 fn play(
-    component: &Component,
+    tried: &Tried,
     (case, has_keys): (&Case, bool),
     moves: &[Move],
     manner: Manner,
     scratch: &Path,
 ) -> Result<Ran, Fault> {
     let mut ran = Ran::default();
-    if let Err(error) = component.contract().check_config(&case.settings.config) {
+    if let Err(error) = tried.component.contract().check_config(&case.settings.config) {
         ran.failed = Some(Failed { steps: 0, message: error.to_string() });
         return Ok(ran);
     }
-    let (mut steps, ended) = match Stage::set(component, (case, has_keys), manner, scratch) {
+    let (mut steps, ended) = match Stage::set(tried, (case, has_keys), manner, scratch) {
         Err(fault) => (0, Err(fault)),
         Ok(mut stage) => {
             let (steps, played) = stage.all(moves, &mut ran);
@@ -167,14 +168,10 @@ struct Stage {
 }
 
 impl Stage {
-    fn set(
-        component: &Component,
-        (case, has_keys): (&Case, bool),
-        manner: Manner,
-        scratch: &Path,
-    ) -> Result<Self, Fault> {
-        let contract = component.contract().clone();
+    fn set(tried: &Tried, (case, has_keys): (&Case, bool), manner: Manner, scratch: &Path) -> Result<Self, Fault> {
+        let contract = tried.component.contract().clone();
         let manual = Arc::new(ManualClock::default());
+        tried.clock.follow(&manual);
         let clock: SharedClock = Arc::clone(&manual) as SharedClock;
         let uid = OperatorUid::new(UID).map_err(|error| Fault::new(FaultKind::Internal, error))?;
         let id = SubtaskId { uid, index: SubtaskIndex(0) };
@@ -188,7 +185,7 @@ impl Stage {
         let seat = Seat {
             id: &id,
             clock: &clock,
-            component,
+            component: &tried.component,
             parallelism,
             max_parallelism: MaxParallelism::DEFAULT,
             key_groups,
@@ -259,9 +256,14 @@ impl Stage {
     /// Makes one move, the one behind `done` others.
     fn act(&mut self, act: &Move, done: usize, ran: &mut Ran) -> Result<(), Fault> {
         match act {
-            Move::Record { input, key, time, value } => {
+            Move::Record { input, key, time, value, headers } => {
                 self.turn_to(*input)?;
-                self.gathered.1.push(key.as_deref(), *time, value.as_deref());
+                let batch = &mut self.gathered.1;
+                let record = batch.len() as u32;
+                batch.push(key.as_deref(), *time, value.as_deref());
+                let header =
+                    |(name, value): &(Vec<u8>, Vec<u8>)| Header { record, name: name.clone(), value: value.clone() };
+                batch.headers.extend(headers.iter().map(header));
             }
             Move::Watermark { inputs, time } => self.mark(inputs.iter().copied(), *time)?,
             Move::Clock(by) => {
@@ -338,6 +340,11 @@ impl Stage {
                         key: batch.keys.get(record).map(<[u8]>::to_vec),
                         time: batch.times[record],
                         value: batch.values.get(record).map(<[u8]>::to_vec),
+                        headers: batch
+                            .headers_of(record)
+                            .iter()
+                            .map(|it| (it.name.clone(), it.value.clone()))
+                            .collect(),
                     });
                 }
                 self.marks[output] += marks.count();

@@ -4,7 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::granted::Granted;
 use super::line::{self, Act, Error, Line, Settings, What};
+use crate::config::{Grant, Wasi};
 
 /// A test file.
 #[derive(Debug, Clone)]
@@ -13,6 +15,8 @@ pub struct CaseFile {
     /// As it stands, for whoever writes it again.
     pub(super) lines: Vec<String>,
     component: Option<PathBuf>,
+    grants: Option<Vec<Grant>>,
+    wasi: Option<Wasi>,
     cases: Vec<Case>,
 }
 
@@ -63,6 +67,8 @@ impl CaseFile {
             path: path.to_owned(),
             lines: text.lines().map(str::to_owned).collect(),
             component: None,
+            grants: None,
+            wasi: None,
             cases: Vec::new(),
         };
         for index in 0..file.lines.len() {
@@ -84,6 +90,13 @@ impl CaseFile {
         Some(self.path.parent().map_or_else(|| named.clone(), |folder| folder.join(named)))
     }
 
+    /// What the file grants the component.
+    #[must_use]
+    pub fn granted(&self) -> Granted {
+        let grants = self.grants.iter().flatten().copied().collect();
+        Granted { grants, wasi: self.wasi.unwrap_or_default() }
+    }
+
     /// Where the file is.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -97,12 +110,26 @@ impl CaseFile {
     }
 
     fn take(&mut self, (at, text): (usize, String), line: Line) -> Result<(), String> {
+        let what = match &line {
+            Line::Component(_) if self.component.is_some() || !self.cases.is_empty() => "the component is named",
+            Line::Grants(_) if self.grants.is_some() || !self.cases.is_empty() => "`grants` is said",
+            Line::Wasi(_) if self.wasi.is_some() || !self.cases.is_empty() => "`wasi` is said",
+            _ => "",
+        };
+        if !what.is_empty() {
+            return Err(format!("{what} once, before the first case"));
+        }
         let line = match line {
-            Line::Component(_) if self.component.is_some() || !self.cases.is_empty() => {
-                return Err("the component is named once, before the first case".to_owned());
-            }
             Line::Component(component) => {
                 self.component = Some(component);
+                return Ok(());
+            }
+            Line::Grants(grants) => {
+                self.grants = Some(grants);
+                return Ok(());
+            }
+            Line::Wasi(wasi) => {
+                self.wasi = Some(wasi);
                 return Ok(());
             }
             Line::Case(settings) => return self.begin(at, settings),
@@ -113,7 +140,7 @@ impl CaseFile {
         match line {
             Line::Act(act) => case.act(at, act),
             Line::Expected(what) => case.expect((at, text), what),
-            Line::Component(_) | Line::Case(_) => Ok(()),
+            Line::Component(_) | Line::Grants(_) | Line::Wasi(_) | Line::Case(_) => Ok(()),
         }
     }
 
@@ -209,6 +236,8 @@ mod tests {
             ("{\"case\": \"a\"}\n{\"timers\": []}\n{\"emit\": 1}", "a/b.test.jsonl:3: behind `timers`"),
             ("{\"case\": \"a\"}\n\n{\"case\": \"a\"}", "a/b.test.jsonl:3: the case `a` is at line 1 already"),
             ("{\"case\": \"a\"}\n{\"component\": \"x\"}", "a/b.test.jsonl:2: the component is named once"),
+            ("{\"grants\": []}\n{\"grants\": []}", "a/b.test.jsonl:2: `grants` is said once, before"),
+            ("{\"case\": \"a\"}\n{\"wasi\": \"deny\"}", "a/b.test.jsonl:2: `wasi` is said once, before"),
             ("{\"case\": \"a\"}\nrecord", "a/b.test.jsonl:2: not JSON: expected value (column 1)"),
         ] {
             assert!(parse(text).unwrap_err().starts_with(says), "{text}: {:?}", parse(text).unwrap_err());

@@ -79,10 +79,11 @@ fn is_meant(expected: &Expected, seen: &Seen, runs: &Runs) -> bool {
         key.as_ref().is_none_or(|key| *key == seen.key) && time.is_none_or(|time| time == seen.time)
     };
     match &expected.what {
-        What::Emit { value, output, key, time } => {
+        What::Emit { value, output, key, time, headers } => {
             let name = output.as_ref().or(runs.outputs.first());
             runs.outputs.get(seen.output) == name
                 && same_place(key, time)
+                && headers.as_ref().is_none_or(|headers| *headers == seen.headers)
                 && value::same_value(value.as_deref(), seen.value.as_deref())
         }
         What::DeadLetter { kind, message, key, time } => {
@@ -205,6 +206,9 @@ impl Runs {
         }
         line.insert("key".to_owned(), value::show_key(seen.key.as_deref(), &self.keys));
         line.insert("time".to_owned(), json!(seen.time));
+        if !seen.headers.is_empty() {
+            line.insert("headers".to_owned(), value::show_headers(&seen.headers));
+        }
         written(&Value::Object(line))
     }
 

@@ -10,11 +10,12 @@ use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_core::time::Timestamp;
 use wasmill_core::timer::Domain;
 
-use super::value::{self, Bytes};
+use super::value::{self, Bytes, Headers};
 use crate::config;
 use crate::config::input::KeySpec;
 use crate::config::operator::Limits;
 use crate::config::unit;
+use crate::config::{Grant, Wasi};
 
 /// Why a test file cannot be used: its place and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +58,8 @@ impl From<Error> for Fault {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Line {
     Component(PathBuf),
+    Grants(Vec<Grant>),
+    Wasi(Wasi),
     Case(Settings),
     Act(Act),
     Expected(What),
@@ -98,12 +101,13 @@ pub(super) struct Record {
     /// `None`: the clock's.
     pub time: Option<Timestamp>,
     pub value: Bytes,
+    pub headers: Headers,
 }
 
 /// What should come of a step. A field that is left out is not compared.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum What {
-    Emit { value: Bytes, output: Option<String>, key: Option<Bytes>, time: Option<Timestamp> },
+    Emit { value: Bytes, output: Option<String>, key: Option<Bytes>, time: Option<Timestamp>, headers: Option<Headers> },
     DeadLetter { kind: String, message: Option<String>, key: Option<Bytes>, time: Option<Timestamp> },
     Timers(Vec<Timer>),
     Fails(String),
@@ -119,18 +123,20 @@ pub(super) struct Timer {
 }
 
 /// What a line may begin with, and its other fields.
-const WORDS: [(&str, &[&str]); 12] = [
+const WORDS: [(&str, &[&str]); 14] = [
     ("case", &["config", "limits", "key-from"]),
-    ("record", &["key", "time", "input", "as"]),
+    ("record", &["key", "time", "headers", "input", "as"]),
     ("watermark", &["input"]),
     ("clock", &[]),
     ("advance", &[]),
     ("end", &[]),
-    ("emit", &["output", "key", "time", "as"]),
+    ("emit", &["output", "key", "time", "headers", "as"]),
     ("dead-letter", &["message", "key", "time"]),
     ("timers", &[]),
     ("fails", &[]),
     ("component", &[]),
+    ("grants", &[]),
+    ("wasi", &[]),
     ("timer", &["key", "tag", "domain"]),
 ];
 
@@ -158,6 +164,11 @@ pub(super) fn read(text: &str) -> Result<Option<Line>, String> {
     let main = &fields[word];
     let line = match word {
         "component" => Line::Component(PathBuf::from(text_of(main, word)?)),
+        "grants" => Line::Grants(grants(main)?),
+        "wasi" => {
+            let wasi = serde_json::from_value(main.clone());
+            Line::Wasi(wasi.map_err(|_| format!("`wasi` is \"refuse\" or \"deny\", not {main}"))?)
+        }
         "case" => Line::Case(settings(main, &fields)?),
         "emit" | "dead-letter" | "timers" | "fails" => Line::Expected(expected(word, main, &fields)?),
         _ => Line::Act(act(word, main, &fields)?),
@@ -207,6 +218,13 @@ fn settings(main: &Value, fields: &Map<String, Value>) -> Result<Settings, Strin
     Ok(Settings { name: name.to_owned(), config, limits, key_from })
 }
 
+fn grants(main: &Value) -> Result<Vec<Grant>, String> {
+    serde_json::from_value(main.clone()).map_err(|_| {
+        let names = Grant::ALL.map(|grant| format!("\"{}\"", grant.name()));
+        format!("`grants` is an array of {}, not {main}", names.join(" and "))
+    })
+}
+
 fn act(word: &str, main: &Value, fields: &Map<String, Value>) -> Result<Act, String> {
     let input = || fields.get("input").map(|input| text_of(input, "input").map(str::to_owned)).transpose();
     Ok(match word {
@@ -215,6 +233,7 @@ fn act(word: &str, main: &Value, fields: &Map<String, Value>) -> Result<Act, Str
             key: fields.get("key").map(|key| Ok::<_, String>((key.clone(), value::key(key)?))).transpose()?,
             time: fields.get("time").map(value::time).transpose()?,
             value: value::value(main, form(fields)?)?,
+            headers: fields.get("headers").map(value::headers).transpose()?.unwrap_or_default(),
         }),
         "watermark" => Act::Watermark { time: value::time(main)?, input: input()? },
         "clock" => Act::Clock(value::time(main)?),
@@ -232,7 +251,10 @@ fn expected(word: &str, main: &Value, fields: &Map<String, Value>) -> Result<Wha
     let time = fields.get("time").map(value::time).transpose()?;
     let text = |field: &str| fields.get(field).map(|text| text_of(text, field).map(str::to_owned)).transpose();
     Ok(match word {
-        "emit" => What::Emit { value: value::value(main, form(fields)?)?, output: text("output")?, key, time },
+        "emit" => {
+            let headers = fields.get("headers").map(value::headers).transpose()?;
+            What::Emit { value: value::value(main, form(fields)?)?, output: text("output")?, key, time, headers }
+        }
         "dead-letter" => {
             What::DeadLetter { kind: text_of(main, word)?.to_owned(), message: text("message")?, key, time }
         }
@@ -314,6 +336,11 @@ mod tests {
             ("{\"timers\": [{\"timer\": 5}]}", "a timer has a key"),
             ("{\"timers\": [{\"timer\": 5, \"key\": \"a\", \"tag\": -1}]}", "whole number of 32 bits"),
             ("{\"fails\": 5}", "`fails` is text"),
+            ("{\"grants\": [\"clok\"]}", "`grants` is an array of \"clock\" and \"random\", not [\"clok\"]"),
+            ("{\"wasi\": \"allow\"}", "`wasi` is \"refuse\" or \"deny\", not \"allow\""),
+            ("{\"record\": 1, \"headers\": \"a\"}", "\"a\" is nothing that headers are written as"),
+            ("{\"emit\": 1, \"headers\": {\"a\": 1}}", "1 is neither text nor {\"hex\": \"00ff\"}"),
+            ("{\"emit\": 1, \"headers\": [[\"a\"]]}", "[\"a\"] is no header"),
         ] {
             assert!(error(text).contains(says), "{text}: {}", error(text));
         }

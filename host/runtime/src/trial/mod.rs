@@ -6,6 +6,7 @@
 mod bless;
 mod drive;
 mod file;
+mod granted;
 mod judge;
 mod line;
 mod script;
@@ -15,9 +16,9 @@ use wasmill_core::fault::{Fault, FaultKind};
 
 pub use self::drive::Runs;
 pub use self::file::{Case, CaseFile};
+pub use self::granted::{Granted, Tried};
 pub use self::judge::Difference;
 pub use self::line::Error;
-use crate::guest::Component;
 
 /// What the name of a test file ends in.
 pub const SUFFIX: &str = ".test.jsonl";
@@ -29,11 +30,11 @@ pub const BATCHES: [u32; 3] = [1, 7, 1_024];
 ///
 /// # Errors
 /// The case does not fit the component, or the host failed: no verdict. A case that fails has differences instead.
-pub fn run(component: &Component, case: &Case, sizes: &[u32]) -> Result<Runs, Fault> {
+pub fn run(tried: &Tried, case: &Case, sizes: &[u32]) -> Result<Runs, Fault> {
     let scratch = tempfile::tempdir().map_err(|error| {
         Fault::new(FaultKind::External, format_args!("no scratch folder for a case's state can be made: {error}"))
     })?;
-    drive::all(component, case, sizes, scratch.path())
+    drive::all(tried, case, sizes, scratch.path())
 }
 
 /// How the runs differ from what the case expects, and from one another. Of none the case passes.

@@ -11,14 +11,14 @@ use wasmill_core::time::Timestamp;
 
 use super::file::{Case, Step};
 use super::line::{Act, Error, Record, What};
-use super::value::Bytes;
+use super::value::{Bytes, Headers};
 use crate::config;
 use crate::exchange::key::KeyExtractor;
 
 /// A step, ready.
 #[derive(Debug, Clone)]
 pub(super) enum Move {
-    Record { input: usize, key: Bytes, time: Timestamp, value: Bytes },
+    Record { input: usize, key: Bytes, time: Timestamp, value: Bytes, headers: Headers },
     Watermark { inputs: Vec<usize>, time: Timestamp },
     Clock(Duration),
     End,
@@ -27,7 +27,7 @@ pub(super) enum Move {
 /// The case's steps for the component, and whether any record has a key.
 ///
 /// # Errors
-/// An input or output that it does not have, a record without the key that it should have, a clock that goes back; with the line.
+/// An input or output that it does not have, headers for an input without, a record without the key that it should have, a clock that goes back; with the line.
 pub(super) fn script(contract: &OperatorContract, case: &Case) -> Result<(Vec<Move>, bool), Fault> {
     let mut names: Vec<_> = contract.inputs.iter().map(|port| port.name.as_str()).collect();
     if names.is_empty() {
@@ -41,12 +41,22 @@ pub(super) fn script(contract: &OperatorContract, case: &Case) -> Result<(Vec<Mo
         let at = |reason| wrong(case, *line, reason);
         let input = |input: &Option<String>| input.as_deref().map(|name| find(name, &names, "input")).transpose();
         moves.push(match act {
-            Act::Record(record) => Move::Record {
-                input: input(&record.input).map_err(at)?.unwrap_or(0),
-                key: key(record, extractor.as_ref()).map_err(at)?,
-                time: record.time.unwrap_or(clock),
-                value: record.value.clone(),
-            },
+            Act::Record(record) => {
+                let input = input(&record.input).map_err(at)?.unwrap_or(0);
+                if !record.headers.is_empty() && !contract.inputs.get(input).is_some_and(|port| port.headers) {
+                    return Err(at(format!(
+                        "the component does not declare headers for the input `{}`, and would not be shown them",
+                        names[input]
+                    )));
+                }
+                Move::Record {
+                    input,
+                    key: key(record, extractor.as_ref()).map_err(at)?,
+                    time: record.time.unwrap_or(clock),
+                    value: record.value.clone(),
+                    headers: record.headers.clone(),
+                }
+            }
             Act::Watermark { time, input: named } => {
                 let inputs = input(named).map_err(at)?.map_or((0..names.len()).collect(), |input| vec![input]);
                 Move::Watermark { inputs, time: *time }

@@ -2,13 +2,16 @@
 //!
 //! Owns both directions and when two values are the same. Does not own which field of a line holds which.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use wasmill_core::time::Timestamp;
 
 use crate::format::{encode, json};
 
 /// A value of a record, or that there is none.
 pub(super) type Bytes = Option<Vec<u8>>;
+
+/// Names and values of a record's headers, in order.
+pub(super) type Headers = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Reads a key: text, a whole number or a truth value as a keyed edge would give it, `{"hex": "00ff"}`, or null for none.
 pub(super) fn key(value: &Value) -> Result<Bytes, String> {
@@ -99,6 +102,45 @@ fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
+/// Reads headers: an object of names and values, or an array of pairs of them, where a name may stand twice or is no text.
+pub(super) fn headers(written: &Value) -> Result<Headers, String> {
+    match written {
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| Ok((name.as_bytes().to_vec(), bytes(value)?))).collect()
+        }
+        Value::Array(pairs) => pairs
+            .iter()
+            .map(|pair| match pair.as_array().map(Vec::as_slice) {
+                Some([name, value]) => Ok((bytes(name)?, bytes(value)?)),
+                _ => Err(format!("{pair} is no header: write [NAME, VALUE]")),
+            })
+            .collect(),
+        other => Err(format!(
+            "{other} is nothing that headers are written as: write {{\"NAME\": VALUE}}, or [[NAME, VALUE]] where a name stands twice"
+        )),
+    }
+}
+
+/// Writes headers: as an object where that says all.
+pub(super) fn show_headers(headers: &[(Vec<u8>, Vec<u8>)]) -> Value {
+    let show = |bytes: &[u8]| printable(bytes).map_or_else(|| json!({ "hex": hex(bytes) }), |text| json!(text));
+    let named = headers.iter().map(|(name, value)| Some((printable(name)?.to_owned(), show(value))));
+    match named.collect::<Option<Map<_, _>>>().filter(|fields| fields.len() == headers.len()) {
+        Some(fields) => Value::Object(fields),
+        None => headers.iter().map(|(name, value)| json!([show(name), show(value)])).collect(),
+    }
+}
+
+/// Reads bytes: text, or hexadecimal digits.
+fn bytes(written: &Value) -> Result<Vec<u8>, String> {
+    let read = match written {
+        Value::String(text) => Some(text.as_bytes().to_vec()),
+        Value::Object(fields) if fields.len() == 1 => fields.get("hex").and_then(Value::as_str).and_then(unhex),
+        _ => None,
+    };
+    read.ok_or_else(|| format!("{written} is neither text nor {{\"hex\": \"00ff\"}}"))
+}
+
 /// A time: milliseconds since 1970 UTC, or RFC 3339 text.
 pub(super) fn time(value: &Value) -> Result<Timestamp, String> {
     let within = |millis: i64| Some(Timestamp::from_millis(millis)).filter(|time| time.as_millis() == millis);
@@ -166,6 +208,19 @@ mod tests {
         for bytes in [Some(&b"\xa1\x61n\x01"[..]), Some(b"\x01"), Some(b"plain text"), Some(b"\xff\xfe"), None] {
             let (written, form) = show_value(bytes);
             assert_eq!(value(&written, form).unwrap().as_deref(), bytes, "{written}");
+        }
+    }
+
+    #[test]
+    fn headers_are_shown_as_an_object_where_that_says_all_and_read_back() {
+        let header = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
+        for (given, shown) in [
+            (vec![], json!({})),
+            (vec![header(b"b", b"x"), header(b"a", b"\xff")], json!({"b": "x", "a": {"hex": "ff"}})),
+            (vec![header(b"a", b"x"), header(b"a", b"")], json!([["a", "x"], ["a", ""]])),
+            (vec![header(b"\xff", b"x")], json!([[{"hex": "ff"}, "x"]])),
+        ] {
+            assert_eq!((show_headers(&given), headers(&shown)), (shown.clone(), Ok(given)));
         }
     }
 

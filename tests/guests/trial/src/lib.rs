@@ -11,7 +11,7 @@ static REMEMBERED: AtomicU64 = AtomicU64::new(0);
 
 /// The operator.
 #[derive(Operator)]
-#[operator(key = String, input("commands"), input("texts"), output("out"), output("side"), timers)]
+#[operator(key = String, input("commands", headers), input("texts"), output("out", headers), output("side"), timers)]
 pub struct Trial {
     seen: Value<u64>,
     /// What it calls itself.
@@ -55,6 +55,13 @@ impl Process for Trial {
             "reject" => Err(Error::reject("told to reject")),
             "fatal" => Err(Error::fatal("told to fail")),
             "panic" => panic!("told to panic"),
+            "headers" => {
+                let mut emit = ctx.to("out");
+                for (name, value) in record.headers() {
+                    emit = emit.header(std::str::from_utf8(name)?, value);
+                }
+                emit.emit(&seen)
+            }
             "absent" => ctx.to("out").emit_absent(),
             _ => {
                 let watermark = Some(ctx.watermark()).filter(|watermark| *watermark > Timestamp::MIN);
