@@ -133,6 +133,22 @@ fn state_that_nothing_bounds_is_named_until_the_pipeline_says_why() {
 }
 
 #[test]
+fn state_that_the_librarys_timers_clean_is_not_named_as_unbounded() {
+    let folder = Harness::get().root().join("examples");
+    let shown = |arguments: &[&std::ffi::OsStr]| {
+        let ran =
+            std::process::Command::new(Harness::get().wasmill()).args(arguments).output().expect("wasmill starts");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8_lossy(&ran.stdout).into_owned()
+    };
+    for (example, named) in [("sessions", false), ("payments", false), ("dedup", false), ("logins", true)] {
+        let checked = shown(&["check".as_ref(), folder.join(example).join("pipeline.toml").as_ref()]);
+        assert_eq!(checked.contains("unbounded: "), named, "{checked}");
+    }
+    assert!(shown(&["inspect".as_ref(), folder.join("payments/payments.wasm").as_ref()]).contains("cleaned by timers"));
+}
+
+#[test]
 fn a_component_tells_what_it_declares() {
     let component = Harness::get().guest("per_aircraft");
     let inspect = |arguments: &[&str]| {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::bindings::wasmill::operator::types::StateDescriptor;
 use crate::context::Context;
 use crate::error::Result;
-use crate::library::{is_late, late, tag};
+use crate::library::{cleaned, is_late, late, tag};
 use crate::state::{Declaration, Field, State, Value};
 use crate::time::Timestamp;
 use crate::timer::{Domain, Timer};
@@ -124,7 +124,7 @@ impl Field for Dedup {
     }
 
     fn describe(declaration: Declaration, states: &mut Vec<StateDescriptor>) {
-        <Value<Timestamp> as Field>::describe(declaration, states);
+        states.push(cleaned(<Value<Timestamp> as State>::describe(declaration)));
     }
 
     fn each_state(&mut self, visit: &mut dyn FnMut(&mut dyn State)) {

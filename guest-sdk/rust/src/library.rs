@@ -8,6 +8,7 @@ mod tests;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::bindings::wasmill::operator::types::StateDescriptor;
 use crate::context::Context;
 use crate::diagnostics::metrics;
 use crate::time::Timestamp;
@@ -49,6 +50,21 @@ pub(crate) fn tag(name: &str, part: &str) -> u32 {
         hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     }
     hash | 1 << 31
+}
+
+/// The declaration of a state whose entries the library's timers remove, which it says by a keyword in the type: `wasmill check`
+/// does not name it among those that nothing bounds.
+pub(crate) fn cleaned(mut described: StateDescriptor) -> StateDescriptor {
+    let says = r#""x-wasmill-cleaned":"timers"}"#;
+    let schema = described.value_type.strip_suffix('}').map(str::to_owned);
+    match schema.as_deref() {
+        Some("{") => described.value_type = format!("{{{says}"),
+        Some(schema) => described.value_type = format!("{schema},{says}"),
+        None if described.value_type == "true" => described.value_type = format!("{{{says}"),
+        // Bytes, of which nothing can be said.
+        None => {}
+    }
+    described
 }
 
 /// Numbers what is kept for a key, so that records of one time stay in the order in which they came. It begins again once

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::bindings::wasmill::operator::types::StateDescriptor;
 use crate::context::Context;
 use crate::error::Result;
-use crate::library::{Arrival, Queue, is_late, late, tag};
+use crate::library::{Arrival, Queue, cleaned, is_late, late, tag};
 use crate::state::{Declaration, Field, Map, State, Stored, Value};
 use crate::time::Timestamp;
 use crate::timer::{Domain, Timer};
@@ -218,9 +218,9 @@ impl<E: Stored> Field for Pattern<E> {
 
     fn describe(declaration: Declaration, states: &mut Vec<StateDescriptor>) {
         states.extend([
-            Map::<(Timestamp, u64), Event<E>>::part("waiting", declaration),
-            Value::<Queue>::part("queue", declaration),
-            Value::<Vec<Open<E>>>::part("open", declaration),
+            cleaned(Map::<(Timestamp, u64), Event<E>>::part("waiting", declaration)),
+            cleaned(Value::<Queue>::part("queue", declaration)),
+            cleaned(Value::<Vec<Open<E>>>::part("open", declaration)),
         ]);
     }
 

@@ -122,6 +122,9 @@ fn states(states: &[StateContract]) -> String {
         if let Some(ttl) = &state.ttl {
             text.push_str(&format!("    lives {}\n", show::millis(ttl.milliseconds as f64)));
         }
+        if state.is_cleaned_by_timers() {
+            text.push_str("    cleaned by timers\n");
+        }
     }
     text
 }

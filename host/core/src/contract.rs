@@ -184,6 +184,10 @@ pub struct Ttl {
     pub expired_output: Option<u16>,
 }
 
+/// A keyword in a state's type, a JSON Schema, by which a component says what removes the state's entries: `"timers"`, as the
+/// windows and joins of the SDKs do. It says nothing of what is stored: two types that differ in it alone are one type.
+pub const CLEANED: &str = "x-wasmill-cleaned";
+
 /// A state's declaration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -213,14 +217,21 @@ pub struct StateContract {
 }
 
 impl OperatorContract {
-    /// The states whose entries nothing ends but the operator itself: kept by key, and without a TTL. (Whether an operator removes
-    /// what it no longer needs, as one with windows does, cannot be known from its declaration.)
+    /// The states whose entries nothing ends, as far as the declaration says: kept by key, without a TTL, and not [`CLEANED`]. (An
+    /// operator may remove what it no longer needs and not say so.)
     pub fn unbounded_states(&self) -> impl Iterator<Item = &StateContract> {
-        self.states.iter().filter(|state| state.kind.is_keyed() && state.ttl.is_none())
+        self.states.iter().filter(|state| state.kind.is_keyed() && state.ttl.is_none() && !state.is_cleaned_by_timers())
     }
 }
 
 impl StateContract {
+    /// Whether the component says that its timers remove the entries, by [`CLEANED`].
+    #[must_use]
+    pub fn is_cleaned_by_timers(&self) -> bool {
+        let schema = serde_json::from_str::<serde_json::Value>(&self.value_type);
+        schema.is_ok_and(|schema| schema[CLEANED] == "timers")
+    }
+
     /// Whether its values come with a batch of `input`, which is no broadcast input.
     fn rides_with_input(&self, input: u16) -> bool {
         self.is_eager() && (self.rides_with.is_empty() || self.rides_with.contains(&input))

@@ -5,7 +5,7 @@
 use crate::bindings::wasmill::operator::types::StateDescriptor;
 use crate::context::Context;
 use crate::error::Result;
-use crate::library::{Arrival, Queue, is_late, late, tag};
+use crate::library::{Arrival, Queue, cleaned, is_late, late, tag};
 use crate::state::{Declaration, Field, Map, State, Stored, Value};
 use crate::time::Timestamp;
 use crate::timer::{Domain, Timer};
@@ -205,9 +205,9 @@ impl<L: Stored, R: Stored> Field for IntervalJoin<L, R> {
 
     fn describe(declaration: Declaration, states: &mut Vec<StateDescriptor>) {
         states.extend([
-            Map::<(Timestamp, u64), L>::part("left", declaration),
-            Map::<(Timestamp, u64), R>::part("right", declaration),
-            Value::<Queue>::part("queue", declaration),
+            cleaned(Map::<(Timestamp, u64), L>::part("left", declaration)),
+            cleaned(Map::<(Timestamp, u64), R>::part("right", declaration)),
+            cleaned(Value::<Queue>::part("queue", declaration)),
         ]);
     }
 

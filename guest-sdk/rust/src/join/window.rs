@@ -6,7 +6,7 @@
 use crate::bindings::wasmill::operator::types::StateDescriptor;
 use crate::context::Context;
 use crate::error::Result;
-use crate::library::{Arrival, Queue, late, tag};
+use crate::library::{Arrival, Queue, cleaned, late, tag};
 use crate::state::{Declaration, Field, Map, State, Stored, Value};
 use crate::time::Timestamp;
 use crate::timer::{Domain, Timer};
@@ -212,10 +212,10 @@ impl<L: Stored, R: Stored> Field for WindowJoin<L, R> {
 
     fn describe(declaration: Declaration, states: &mut Vec<StateDescriptor>) {
         states.extend([
-            Map::<Place, L>::part("left", declaration),
-            Map::<Place, R>::part("right", declaration),
-            Value::<Queue>::part("queue", declaration),
-            Map::<Timestamp, u64>::part("fired", declaration),
+            cleaned(Map::<Place, L>::part("left", declaration)),
+            cleaned(Map::<Place, R>::part("right", declaration)),
+            cleaned(Value::<Queue>::part("queue", declaration)),
+            cleaned(Map::<Timestamp, u64>::part("fired", declaration)),
         ]);
     }
 

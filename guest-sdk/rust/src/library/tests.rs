@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::aggregate::Count;
+use crate::bindings::wasmill::operator::types::StateDescriptor;
 use crate::dedup::{Dedup, Seen};
 use crate::join::{Between, IntervalJoin, WindowJoin};
 use crate::pattern::{Pattern, Role, Within};
@@ -145,4 +146,18 @@ fn the_librarys_stored_values_and_tags_stay_what_they_were() {
 
 fn fnv(bytes: &[u8]) -> u32 {
     bytes.iter().fold(2_166_136_261, |hash: u32, byte| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619))
+}
+
+#[test]
+fn the_librarys_states_say_that_timers_clean_them() {
+    let says = r#""x-wasmill-cleaned":"timers"}"#;
+    let states = Everything::describe().states;
+    assert_eq!(states.len(), 13);
+    assert!(states.iter().all(|state| state.value_type.ends_with(says)), "{states:?}");
+    let cleaned = |value_type: &str| {
+        super::cleaned(StateDescriptor { value_type: value_type.to_owned(), ..states[0].clone() }).value_type
+    };
+    assert_eq!([cleaned("true"), cleaned("{}")], [format!("{{{says}"), format!("{{{says}")]);
+    assert_eq!(cleaned(r#"{"type":"integer"}"#), format!(r#"{{"type":"integer",{says}"#));
+    assert_eq!(cleaned("bytes"), "bytes");
 }

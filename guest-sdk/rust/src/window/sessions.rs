@@ -10,7 +10,7 @@ use crate::aggregate::Merge;
 use crate::bindings::wasmill::operator::types::StateDescriptor;
 use crate::context::Context;
 use crate::error::Result;
-use crate::library::{Arrival, late, tag};
+use crate::library::{Arrival, cleaned, late, tag};
 use crate::state::{Declaration, Field, State, Stored, Value};
 use crate::timer::{Domain, Timer};
 
@@ -166,7 +166,7 @@ impl<A: Stored + Default + Merge> Field for Sessions<A> {
     }
 
     fn describe(declaration: Declaration, states: &mut Vec<StateDescriptor>) {
-        <Value<Vec<Pane<A>>> as Field>::describe(declaration, states);
+        states.push(cleaned(<Value<Vec<Pane<A>>> as State>::describe(declaration)));
     }
 
     fn each_state(&mut self, visit: &mut dyn FnMut(&mut dyn State)) {

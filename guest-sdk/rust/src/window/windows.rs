@@ -9,7 +9,7 @@ use super::{Assign, Pane, Window};
 use crate::bindings::wasmill::operator::types::StateDescriptor;
 use crate::context::Context;
 use crate::error::Result;
-use crate::library::{Arrival, late, tag};
+use crate::library::{Arrival, cleaned, late, tag};
 use crate::state::{Declaration, Field, State, Stored, Value};
 use crate::time::Timestamp;
 use crate::timer::{Domain, Timer};
@@ -172,7 +172,7 @@ impl<A: Stored + Default> Field for Windows<A> {
     }
 
     fn describe(declaration: Declaration, states: &mut Vec<StateDescriptor>) {
-        <Value<Vec<Pane<A>>> as Field>::describe(declaration, states);
+        states.push(cleaned(<Value<Vec<Pane<A>>> as State>::describe(declaration)));
     }
 
     fn each_state(&mut self, visit: &mut dyn FnMut(&mut dyn State)) {

@@ -52,8 +52,9 @@ pub struct OperatorTable {
     /// answers with as a whole restarts the job with any policy. Default: `fail`.
     #[serde(default)]
     pub on_failure: OnFailure,
-    /// Why state that nothing bounds may grow without end, in words: `wasmill check` names every keyed state without a TTL, and with a
-    /// reason it does not. Left out: it names them.
+    /// Why state that nothing bounds may grow without end, in words: `wasmill check` names every keyed state without a TTL, but for
+    /// those of windows, joins and the like, whose timers remove what they no longer need; with a reason it names none. Left out: it
+    /// names them.
     pub unbounded: Option<String>,
 }
 

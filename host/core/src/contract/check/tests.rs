@@ -149,3 +149,22 @@ fn config_names_the_nearest_key_and_the_missing_one() {
         Err("config key `x` is not read by operator `count`; it reads home, threshold".to_owned())
     );
 }
+
+#[test]
+fn what_has_no_ttl_and_is_not_said_to_be_cleaned_is_unbounded() {
+    let typed = |name, value_type: &str| StateContract { value_type: value_type.to_owned(), ..value(name) };
+    let states = vec![
+        typed("kept", r#"{"type":"integer"}"#),
+        typed("cleaned", r#"{"type":"integer","x-wasmill-cleaned":"timers"}"#),
+        typed("nested", r#"{"items":{"x-wasmill-cleaned":"timers"},"type":"array"}"#),
+        typed("other", r#"{"x-wasmill-cleaned":"prayer"}"#),
+        typed("raw", "bytes"),
+        typed("any", "true"),
+        StateContract { ttl: Some(TTL), ..value("lives") },
+        StateContract { kind: StateKind::OperatorSplit, ..value("unkeyed") },
+    ];
+    let contract = contract(states);
+    let unbounded: Vec<_> = contract.unbounded_states().map(|state| state.name.as_str()).collect();
+    assert_eq!(unbounded, ["kept", "nested", "other", "raw", "any"]);
+    contract.check().unwrap();
+}
