@@ -11,6 +11,7 @@ use std::ops::Deref;
 use std::path::Path;
 
 use wasmill_core::key_group::KeyGroupRange;
+use wasmill_core::ttl::Now;
 
 pub(super) use self::collection::Entries;
 use super::error::Error;
@@ -83,15 +84,17 @@ pub(super) enum RowCursor<'a> {
 }
 
 impl Backend {
-    /// Opens (or makes) the rows in `dir`, with the column families `families` and those that are there.
+    /// Opens (or makes) the rows in `dir`, with the column families `families` and those that are there. `states` says how long the
+    /// entries of some of them live.
     pub(super) fn open(
         kind: StateBackend,
         dir: &Path,
         families: &[String],
+        states: &[StateSpec],
         (shared, place): (&SharedMemory, &str),
     ) -> Result<Self, Error> {
         Ok(match kind {
-            StateBackend::Rocksdb => Self::RocksDb(Database::open(dir, families, &shared.blocks, place)?),
+            StateBackend::Rocksdb => Self::RocksDb(Database::open(dir, families, states, (&shared.blocks, place))?),
             StateBackend::Memory => Self::Memory(Box::new(Tables::open(dir, families, &shared.rows, place)?)),
         })
     }
@@ -164,6 +167,15 @@ impl Backend {
         match self {
             Self::RocksDb(database) => Ok(database.get(state, row)?.map(Stored::RocksDb)),
             Self::Memory(tables) => Ok(tables.get(state, row)?.map(Stored::Memory)),
+        }
+    }
+
+    /// A local cut was taken of all that was written up to these times: what has expired by them may be dropped unread.
+    pub(super) fn passed(&self, now: Now) {
+        match self {
+            Self::RocksDb(database) => database.passed(now),
+            // What is in memory is removed by the sweep alone.
+            Self::Memory(_) => {}
         }
     }
 

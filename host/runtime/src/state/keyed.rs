@@ -193,7 +193,7 @@ impl KeyedState {
             return Err(Error::TooManyFrozen { place: self.rows.place.clone() });
         }
         self.release();
-        self.send(Some(CutJob { dir: cut_dir, counts: self.counts.clone(), on_cut }))
+        self.send(Some(CutJob { dir: cut_dir, counts: self.counts.clone(), now: self.lifetimes.now, on_cut }))
     }
 
     /// Bytes of the stamp before each of a state's stored values.
@@ -356,6 +356,14 @@ impl KeyedState {
 
 #[cfg(test)]
 impl KeyedState {
+    /// Is gone once nothing of the backend is left, compactions and what they filter by included; `None` in memory.
+    pub(super) fn backend_alive(&self) -> Option<std::sync::Weak<impl Sized + use<>>> {
+        match &*self.rows.backend {
+            Backend::RocksDb(database) => Some(database.horizon()),
+            Backend::Memory(_) => None,
+        }
+    }
+
     /// Compacts all that was written out.
     pub(super) fn compact(&self) {
         self.rows.backend.compact();

@@ -44,7 +44,7 @@ pub(super) fn begin(options: &Options, restore: Restore) -> Result<Begun, Error>
     families.push(TIMERS.to_owned());
     let mut counts = Counts::new(options.states.iter().map(|state| state.name.clone()), options.range);
     let shared = (&options.shared, &*options.place);
-    let open = |families: &[String]| Backend::open(options.backend, &dir, families, shared);
+    let open = |families: &[String]| Backend::open(options.backend, &dir, families, &options.states, shared);
     let restore = match restore {
         // Files of another backend cannot be opened as they are.
         Restore::Same { dir, counts } if Backend::of(&dir, &options.place)? != options.backend => {

@@ -1,10 +1,13 @@
 //! The backend on local disk, RocksDB: options, reads, writes, the local cut.
 //!
 //! Owns every call of the library, and which files a cut has. Does not own what the rows are, which thread calls, nor what a
-//! restore copies.
+//! restore copies. What compaction drops is in `filter`.
+
+mod filter;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::rocksdb::checkpoint::Checkpoint;
 use ::rocksdb::{
@@ -12,10 +15,12 @@ use ::rocksdb::{
     DBRawIteratorWithThreadMode, FlushOptions, Options, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions,
 };
 use wasmill_core::key_group::KeyGroupRange;
+use wasmill_core::ttl::Now;
 
-use super::LocalFile;
+use self::filter::{Filters, Horizon};
 use super::backend::{Span, Stored, add_missing};
 use super::error::Error;
+use super::{LocalFile, StateSpec};
 
 /// A value that lies in RocksDB's memory.
 pub(super) use ::rocksdb::DBPinnableSlice as Pinned;
@@ -46,13 +51,20 @@ pub(super) struct Database {
     db: DB,
     /// The column families, by index: the declared states', then those that are there beside them.
     families: Vec<String>,
+    horizon: Arc<Horizon>,
     place: String,
     dir: PathBuf,
 }
 
 impl Database {
-    /// Opens (or makes) the database in `dir`, with the column families `families` and those that are there.
-    pub(super) fn open(dir: &Path, families: &[String], shared: &Blocks, place: &str) -> Result<Self, Error> {
+    /// Opens (or makes) the database in `dir`, with the column families `families` and those that are there. Compaction drops what
+    /// has expired of those that are among `states`.
+    pub(super) fn open(
+        dir: &Path,
+        families: &[String],
+        states: &[StateSpec],
+        (shared, place): (&Blocks, &str),
+    ) -> Result<Self, Error> {
         let mut families = families.to_vec();
         if Self::is_in(dir) {
             add_missing(&mut families, &families_of(dir, place)?);
@@ -60,10 +72,18 @@ impl Database {
         let mut options = db_options(shared);
         options.create_if_missing(true);
         options.create_missing_column_families(true);
-        let descriptors = families.iter().map(|name| ColumnFamilyDescriptor::new(name, family_options(shared)));
+        let horizon = Arc::new(Horizon::default());
+        let descriptors = families.iter().map(|name| {
+            let mut options = family_options(shared);
+            let spec = states.iter().find(|spec| spec.name.as_str() == name);
+            if let Some(filters) = spec.and_then(|spec| Filters::of(spec, &horizon)) {
+                options.set_compaction_filter_factory(filters);
+            }
+            ColumnFamilyDescriptor::new(name, options)
+        });
         let db =
             DB::open_cf_descriptors(&options, dir, descriptors).map_err(|error| storage(place, "open", dir, &error))?;
-        Ok(Self { db, families, place: place.to_owned(), dir: dir.to_owned() })
+        Ok(Self { db, families, horizon, place: place.to_owned(), dir: dir.to_owned() })
     }
 
     /// Opens the database in `dir` to be read only.
@@ -72,7 +92,18 @@ impl Database {
         let descriptors = families.iter().map(|name| ColumnFamilyDescriptor::new(name, family_options(shared)));
         let db = DB::open_cf_descriptors_read_only(&db_options(shared), dir, descriptors, false)
             .map_err(|error| storage(place, "open", dir, &error))?;
-        Ok(Self { db, families, place: place.to_owned(), dir: dir.to_owned() })
+        Ok(Self { db, families, horizon: Arc::default(), place: place.to_owned(), dir: dir.to_owned() })
+    }
+
+    /// By which times compaction judges from now on what has expired.
+    pub(super) fn passed(&self, now: Now) {
+        self.horizon.pass(now);
+    }
+
+    /// What is there for as long as any compaction or its filter is.
+    #[cfg(test)]
+    pub(super) fn horizon(&self) -> std::sync::Weak<impl Sized + use<>> {
+        Arc::downgrade(&self.horizon)
     }
 
     /// Whether there is a database in `dir`.

@@ -155,11 +155,7 @@ impl Form {
         match (self.stamp, stored.split_first_chunk::<STAMP_BYTES>()) {
             (Some(domain), Some((stamp, value))) => match Stamp::from_raw(i64::from_be_bytes(*stamp)) {
                 Stamp::UNKNOWN => encode_value(self.version, value, out),
-                Stamp::GONE => {
-                    out.push(GONE);
-                    encode_varint(self.version, out);
-                    encode_varint(value.len() as u32, out);
-                }
+                Stamp::GONE => Self::encode_gone(self.version, value.len() as u32, out),
                 _ => {
                     out.push(if domain == TimeDomain::Event { STAMPED | EVENT } else { STAMPED });
                     encode_varint(self.version, out);
@@ -168,6 +164,13 @@ impl Form {
             },
             _ => encode_value(self.version, stored, out),
         }
+    }
+
+    /// Appends the row of an entry that has expired and whose value, which had so many bytes, is dropped.
+    pub(super) fn encode_gone(version: u32, bytes: u32, out: &mut Vec<u8>) {
+        out.push(GONE);
+        encode_varint(version, out);
+        encode_varint(bytes, out);
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use parking_lot::{Condvar, Mutex};
+use wasmill_core::ttl::Now;
 
 use super::Counts;
 use super::backend::{Backend, SharedMemory};
@@ -36,6 +37,8 @@ pub(super) struct Job {
 pub(super) struct CutJob {
     pub(super) dir: PathBuf,
     pub(super) counts: Counts,
+    /// The times of the barrier.
+    pub(super) now: Now,
     pub(super) on_cut: OnCut,
 }
 
@@ -149,7 +152,7 @@ impl Progress {
 fn run(tools: &Tools, progress: &Progress, queue: &mpsc::Receiver<Job>) {
     for Job { sequence, layer, mut changes, timers, cut } in queue {
         let (to_dir, on_cut) = match cut {
-            Some(CutJob { dir, counts, on_cut }) => (Some((dir, counts)), Some(on_cut)),
+            Some(CutJob { dir, counts, now, on_cut }) => (Some((dir, counts, now)), Some(on_cut)),
             None => (None, None),
         };
         let result = progress.failure().and_then(|()| {
@@ -180,20 +183,22 @@ fn run(tools: &Tools, progress: &Progress, queue: &mpsc::Receiver<Job>) {
 fn work(
     tools: &Tools,
     (layer, changes, timers): (&Layer, &mut Changes, &TimerLayer),
-    cut: Option<(PathBuf, Counts)>,
+    cut: Option<(PathBuf, Counts, Now)>,
 ) -> Result<Option<LocalCut>, Error> {
     let start = tools.clock.monotonic();
     tools.backend.write_layer(layer, &tools.forms)?;
     changes.sort();
     tools.backend.write_changes(changes, &tools.forms)?;
     tools.backend.write_timers(tools.timers, timers)?;
-    let Some((dir, counts)) = cut else { return Ok(None) };
+    let Some((dir, counts, now)) = cut else { return Ok(None) };
     tools.backend.flush()?;
     let written = tools.clock.monotonic();
     let files = take_cut(tools, &dir).inspect_err(|_| {
         // Whoever looks at the folder must not take half a cut for one; the first error is what matters.
         drop(std::fs::remove_dir_all(&dir));
     })?;
+    // Not before: what was alive at the barrier must be in its cut.
+    tools.backend.passed(now);
     let end = tools.clock.monotonic();
     let (write, cut) = (written.saturating_sub(start), end.saturating_sub(written));
     Ok(Some(LocalCut { backend: tools.backend.kind(), dir, files, counts, write, cut }))

@@ -9,6 +9,7 @@ use wasmill_core::checkpoint::manifest::{Durations, Part};
 use wasmill_core::element::{Barrier, Purpose};
 use wasmill_core::fault::Fault;
 use wasmill_core::id::CheckpointId;
+use wasmill_core::ttl::Now;
 
 use super::{OperatorSubtask, fault_of_state};
 use crate::state::{self, LocalCut};
@@ -65,6 +66,8 @@ impl OperatorSubtask {
             self.context.acknowledge(barrier.checkpoint, part);
             return Ok(());
         };
+        // By these times compaction judges once the cut is taken: no call after a restore of it is at an earlier one.
+        keyed.set_now(Now { event: self.passed, processing: self.context.clock.now() });
         let (context, checkpoint) = (self.context.clone(), barrier.checkpoint);
         let snapshots = Arc::clone(&self.options.snapshots);
         // The pause is known only after the freeze, the cut perhaps before: they meet here.
