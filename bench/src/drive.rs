@@ -74,6 +74,7 @@ impl Drive {
             late_outputs: 0,
             merged_late: Vec::new(),
             merged_watermark: Timestamp::MIN,
+            expires_at_once: false,
             cuts: dir.path().join("cuts"),
             snapshots: Arc::new(NoSnapshots),
         };

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use wasmill_core::contract::{OperatorContract, Port, StateContract};
+use wasmill_core::contract::{OperatorContract, Port};
 use wasmill_core::fault::{Fault, FaultKind};
 use wasmill_runtime::clock::SystemClock;
 use wasmill_runtime::guest::{Access, Component, Engine, EngineOptions, Grants, Import};
@@ -55,7 +55,7 @@ fn page(file: &Path, component: &Component) -> String {
     page.push_str(&format!("inputs: {}\n", ports(&contract.inputs)));
     page.push_str(&format!("outputs: {}\n", ports(&contract.outputs)));
     page.push_str(&config(contract));
-    page.push_str(&states(&contract.states));
+    page.push_str(&states(contract));
     page.push_str("imports:\n");
     for import in component.imports() {
         let functions = if import.functions.is_empty() { "types".to_owned() } else { import.functions.join(", ") };
@@ -99,7 +99,7 @@ fn config(contract: &OperatorContract) -> String {
     text
 }
 
-fn states(states: &[StateContract]) -> String {
+fn states(OperatorContract { states, outputs, .. }: &OperatorContract) -> String {
     if states.is_empty() {
         return "states: none\n".to_owned();
     }
@@ -120,7 +120,9 @@ fn states(states: &[StateContract]) -> String {
             text.push_str(&format!("    map key: {map_key}\n"));
         }
         if let Some(ttl) = &state.ttl {
-            text.push_str(&format!("    lives {}\n", show::millis(ttl.milliseconds as f64)));
+            let expired = ttl.expired_output.and_then(|output| outputs.get(usize::from(output)));
+            let then = expired.map_or_else(String::new, |port| format!(", then goes to the output {}", port.name));
+            text.push_str(&format!("    lives {}{then}\n", show::millis(ttl.milliseconds as f64)));
         }
         if state.is_cleaned_by_timers() {
             text.push_str("    cleaned by timers\n");

@@ -160,8 +160,7 @@ impl Judge {
         if stamp == Stamp::GONE {
             return false;
         }
-        let expiry = stamp.time().or(self.since).and_then(|stamp| self.ttl.expiry(stamp));
-        expiry.is_none_or(|expiry| self.now < expiry)
+        self.expiry(stamp).is_none_or(|expiry| self.now < expiry)
     }
 
     /// Whether an entry may be read: while it is alive, or, where the TTL is relaxed, for as long as it is there.
@@ -171,6 +170,15 @@ impl Judge {
             Visibility::Strict => self.is_alive(stamp),
             Visibility::Relaxed => stamp != Stamp::GONE,
         }
+    }
+
+    /// When an entry expires, or expired; `None`: never, or that is not known any more.
+    #[must_use]
+    pub fn expiry(&self, stamp: Stamp) -> Option<Timestamp> {
+        if stamp == Stamp::GONE {
+            return None;
+        }
+        stamp.time().or(self.since).and_then(|stamp| self.ttl.expiry(stamp))
     }
 
     /// What the background writes of an entry that it comes by: the stamp that it counts from, where it has none yet.
@@ -223,6 +231,9 @@ mod tests {
         assert!(judge(160_999, Some(at(101_000))).is_alive(Stamp::UNKNOWN));
         assert!(!judge(161_000, Some(at(101_000))).is_alive(Stamp::UNKNOWN));
         assert_eq!(judge(0, Some(at(5))).lacks(Stamp::UNKNOWN), Some(Stamp::at(at(5))));
+        let expiry = |stamp| judge(0, Some(at(5))).expiry(stamp);
+        let stamps = [Stamp::UNKNOWN, Stamp::at(at(7)), Stamp::GONE, Stamp::at(Timestamp::MAX)];
+        assert_eq!(stamps.map(expiry), [Some(at(60_005)), Some(at(60_007)), None, None]);
         assert_eq!(judge(0, Some(at(5))).lacks(Stamp::at(at(1))), None);
     }
 

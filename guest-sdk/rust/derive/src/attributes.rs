@@ -130,7 +130,7 @@ impl StateAttribute {
                 parsed.renamed_from = names(&meta)?;
             } else if !parsed.ttl.take(&meta)? {
                 return Err(meta.error(
-                    "unknown: use name, version, lazy, rides_with(..), renamed_from(..), ttl, time, refresh or visibility",
+                    "unknown: use name, version, lazy, rides_with(..), renamed_from(..), ttl, time, refresh, visibility or expired",
                 ));
             }
             Ok(())

@@ -31,7 +31,8 @@ use attributes::{ConfigAttribute, OperatorAttribute, PortAttribute, StateAttribu
 /// `renamed_from("..")`. A state type under another name needs `#[state]`. Of `Value`, `Map` and `List` also how long their values,
 /// entries and elements live: `ttl = "90s"` (ms, s, m, h, d) with `time = "event"` (by the watermark) or `"processing"` (by the
 /// clock), and optionally `refresh = "read-write"` (a `Value`'s reads renew it too, not its writes alone) and
-/// `visibility = "relaxed"` (what has expired may be read until it is cleaned).
+/// `visibility = "relaxed"` (what has expired may be read until it is cleaned) and `expired = ".."` (the output to which each value,
+/// entry and element goes that has expired: see `docs/formats.md`, "Expired entries").
 ///
 /// On another field, `#[config]` or `#[config(name = "..", default = expression)]`: the key of that name (the field's in
 /// kebab-case else) in the pipeline's `config`; required unless it has a default or is an `Option`. The doc comment is what
@@ -41,6 +42,9 @@ pub fn derive_operator(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as DeriveInput);
     expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
+
+/// The output of an operator that declares none.
+const OUTPUT: &str = "out";
 
 /// A field and the part it plays.
 struct Part<'a> {
@@ -76,7 +80,7 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
     let ident = &input.ident;
     let describe = describe(ident, &attribute, &parts)?;
     let inputs = ports(&attribute.inputs, "in");
-    let outputs = ports(&attribute.outputs, "out");
+    let outputs = ports(&attribute.outputs, OUTPUT);
     let timers = timers(attribute.timers);
     let build = build(&parts);
     let states = parts.iter().filter_map(|part| match part.role {
@@ -205,7 +209,11 @@ fn describe(ident: &Ident, attribute: &OperatorAttribute, parts: &[Part<'_>]) ->
 fn state_descriptor(ty: &Type, name: &str, state: &StateAttribute, operator: &OperatorAttribute) -> Result<Tokens> {
     let version = state.version.as_ref().map_or_else(|| quote!(1), |version| quote!(#version));
     let (lazy, renamed_from) = (state.lazy, &state.renamed_from);
-    let ttl = state.ttl.declared(&last_segment(ty).map(Ident::to_string).unwrap_or_default())?;
+    let outputs: Vec<String> = match &operator.outputs[..] {
+        [] => vec![OUTPUT.to_owned()],
+        outputs => outputs.iter().map(|port| port.name.value()).collect(),
+    };
+    let ttl = state.ttl.declared(&last_segment(ty).map(Ident::to_string).unwrap_or_default(), &outputs)?;
     let mut rides_with = Vec::new();
     for name in &state.rides_with {
         match operator.inputs.iter().position(|port| port.name.value() == name.value()) {

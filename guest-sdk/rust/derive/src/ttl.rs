@@ -7,13 +7,15 @@ use quote::quote;
 use syn::meta::ParseNestedMeta;
 use syn::{Error, LitStr, Result};
 
-/// `ttl = "1h", time = "event", refresh = "read-write", visibility = "relaxed"`
+/// `ttl = "1h", time = "event", refresh = "read-write", visibility = "relaxed", expired = "output"`
 #[derive(Default)]
 pub(crate) struct TtlAttribute {
     duration: Option<(u64, LitStr)>,
     time: Option<Word>,
     refresh: Option<Word>,
     visibility: Option<Word>,
+    /// The output that expired entries go to.
+    expired: Option<LitStr>,
 }
 
 /// One of the words that there are: its index among them.
@@ -31,6 +33,8 @@ impl TtlAttribute {
             self.refresh = Some(word(meta, ["write", "read-write"])?);
         } else if meta.path.is_ident("visibility") {
             self.visibility = Some(word(meta, ["strict", "relaxed"])?);
+        } else if meta.path.is_ident("expired") {
+            self.expired = Some(meta.value()?.parse()?);
         } else {
             return Ok(false);
         }
@@ -42,11 +46,12 @@ impl TtlAttribute {
         matches!(self.refresh, Some((1, _)))
     }
 
-    /// The declaration, for a state of the type `of`.
-    pub(crate) fn declared(&self, of: &str) -> Result<Tokens> {
+    /// The declaration, for a state of the type `of` of an operator with these outputs.
+    pub(crate) fn declared(&self, of: &str, outputs: &[String]) -> Result<Tokens> {
         let Some((milliseconds, text)) = &self.duration else {
-            return match self.time.iter().chain(&self.refresh).chain(&self.visibility).next() {
-                Some((_, word)) => Err(Error::new(word.span(), "it belongs to a TTL: say `ttl = \"1h\"`")),
+            let words = self.time.iter().chain(&self.refresh).chain(&self.visibility).map(|(_, word)| word);
+            return match words.chain(&self.expired).next() {
+                Some(word) => Err(Error::new(word.span(), "it belongs to a TTL: say `ttl = \"1h\"`")),
                 None => Ok(quote!(::core::option::Option::None)),
             };
         };
@@ -72,12 +77,22 @@ impl TtlAttribute {
         }
         let refresh = if self.is_refreshed_by_reads() { quote!(ReadAndWrite) } else { quote!(Write) };
         let visibility = if matches!(self.visibility, Some((1, _))) { quote!(Relaxed) } else { quote!(Strict) };
+        let expired_output = match &self.expired {
+            None => quote!(::core::option::Option::None),
+            Some(name) => match outputs.iter().position(|output| *output == name.value()) {
+                Some(index) => {
+                    let index = index as u16;
+                    quote!(::core::option::Option::Some(#index))
+                }
+                None => return Err(Error::new(name.span(), "the operator declares no such output")),
+            },
+        };
         Ok(quote!(::core::option::Option::Some(::wasmill_guest::types::Ttl {
             milliseconds: #milliseconds,
             refresh: ::wasmill_guest::types::Refresh::#refresh,
             domain: ::wasmill_guest::types::TimeDomain::#domain,
             visibility: ::wasmill_guest::types::Visibility::#visibility,
-            expired_output: ::core::option::Option::None,
+            expired_output: #expired_output,
         })))
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::batch::{self, Actors, Formed, Input};
+use super::expired::Leaving;
 use super::memory::Key;
 use super::timers::{self, Change};
 use super::{Emitted, Harness, Rejected, RejectedTimer};
@@ -146,6 +147,7 @@ impl<O: Operator> Harness<O> {
             if round.is_empty() {
                 self.memory.stamps.set_now(self.now.watermark, self.now.processing_time, true);
                 self.memory.expire();
+                self.emit_expired(emitted);
                 return Ok(());
             }
             let mut over = None;
@@ -206,6 +208,18 @@ impl<O: Operator> Harness<O> {
         Ok(changes)
     }
 
+    /// Emits what has expired of states that send it to an output.
+    fn emit_expired(&mut self, emitted: &mut Vec<Emitted>) {
+        let leaving = std::mem::take(&mut self.memory.leaving).into_iter();
+        emitted.extend(leaving.map(|Leaving { output, key, time, bytes }| Emitted {
+            output: O::OUTPUTS.get(usize::from(output)).map_or_else(String::new, |port| port.name.to_owned()),
+            key,
+            time: Timestamp::from_millis(time),
+            bytes: Some(bytes),
+            headers: Vec::new(),
+        }));
+    }
+
     /// Makes the effects of a call real, or undoes what it did; returns what was consumed, refused and set.
     #[expect(clippy::type_complexity, reason = "three parts of the effects, taken apart at once")]
     fn take(
@@ -231,6 +245,7 @@ impl<O: Operator> Harness<O> {
             }
         }
         emitted.extend(batch::emitted(actors, &emits, O::OUTPUTS)?);
+        self.emit_expired(emitted);
         let Rejects { origins, reasons } = rejects;
         let origins = origins.as_chunks().0.iter().map(|&origin| u32::from_le_bytes(origin));
         Ok((consumed, origins.zip(reasons).collect(), changes))

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use super::batch::{Actors, column};
+use super::expired::{Expired, Leaving};
 use super::stamps::Stamps;
 use super::timers::Timers;
 use crate::bindings::wasmill::operator::state::{Bounds, Page, Timers as TimerPage};
@@ -31,6 +32,8 @@ pub(crate) struct Memory {
     groups: BTreeMap<Group, Rows>,
     pub(super) timers: Timers,
     pub(super) stamps: Stamps,
+    /// What has expired and is to be emitted.
+    pub(super) leaving: Vec<Leaving>,
     /// The keys of the call's origins, and their times.
     origins: Vec<(Key, i64)>,
     /// Whether broadcast state may be written in this call.
@@ -50,6 +53,7 @@ impl Memory {
             groups: BTreeMap::new(),
             timers: Timers::default(),
             stamps: Stamps::of(states),
+            leaving: Vec::new(),
             origins: Vec::new(),
             broadcast: false,
             riding: BTreeSet::new(),
@@ -172,12 +176,14 @@ impl Memory {
     /// Removes what has expired.
     pub(super) fn expire(&mut self) {
         let expired = self.stamps.expired();
-        for (group, row) in &expired {
+        for (group, row, time) in &expired {
             self.stamps.wrote(group, row, false);
-            self.exchange(group.clone(), row.clone(), None);
+            if let Some(value) = self.exchange(group.clone(), row.clone(), None) {
+                self.leaves(group, row, &value, *time);
+            }
         }
         let lists: BTreeSet<&Group> =
-            expired.iter().map(|(group, _)| group).filter(|group| self.stamps.is_list(group)).collect();
+            expired.iter().map(|(group, ..)| group).filter(|group| self.stamps.is_list(group)).collect();
         for group in lists {
             // The elements that are left have their places counted from 0 again.
             for (position, (row, value)) in (0u64..).zip(self.groups.remove(group).unwrap_or_default()) {
@@ -186,6 +192,18 @@ impl Memory {
                 self.stamps.put_back(group.clone(), place.clone(), stamp);
                 self.groups.entry(group.clone()).or_default().insert(place, value);
             }
+        }
+    }
+
+    /// Keeps the record of an entry that has expired, where its state sends it to an output.
+    fn leaves(&mut self, group: &Group, row: &[u8], value: &[u8], time: i64) {
+        let state = &self.states[usize::from(group.0)];
+        let Some(output) = state.ttl.and_then(|ttl| ttl.expired_output) else { return };
+        let map_key = (state.kind == StateKind::MapState).then_some(row);
+        let key = group.1.as_deref().unwrap_or_default();
+        let expired = Expired { state: &state.name, codec: state.codec, key, map_key, value, time };
+        if let Ok(bytes) = expired.record() {
+            self.leaving.push(Leaving { output, key: Some(key.to_vec()), time, bytes });
         }
     }
 

@@ -1,7 +1,7 @@
 //! Operators under `cargo test`: the SDK's own path from columns to effects, without WebAssembly and without a host.
 //!
 //! Owns an in-memory state with timers, the forming of batches and a record of what was emitted, logged and counted. Does not
-//! own limits, failure policies, TTL and fan-out: those are the host's.
+//! own limits, failure policies and fan-out: those are the host's. What expires by a TTL does so as soon as time reaches it.
 //!
 //! ```
 //! use wasmill_guest::prelude::*;
@@ -29,6 +29,7 @@
 
 mod batch;
 mod drive;
+mod expired;
 mod inspect;
 mod memory;
 mod recorder;

@@ -79,9 +79,9 @@ impl Stamps {
         };
     }
 
-    /// The rows that have expired; of a list those at its front.
-    pub(super) fn expired(&self) -> Vec<(Group, Vec<u8>)> {
-        let mut expired = Vec::new();
+    /// The rows that have expired, and when; of a list those at its front, each no earlier than the one before it.
+    pub(super) fn expired(&self) -> Vec<(Group, Vec<u8>, i64)> {
+        let mut expired: Vec<(Group, Vec<u8>, i64)> = Vec::new();
         let mut stays: Option<(u16, &Key)> = None;
         for ((group, row), stamp) in &self.stamps {
             let Some((ttl, kind)) = self.ttl(group) else { continue };
@@ -90,7 +90,9 @@ impl Stamps {
             let end = stamp.saturating_add(i64::try_from(ttl.milliseconds).unwrap_or(i64::MAX));
             let alive = now < end || end >= Timestamp::MAX.as_millis();
             if !(alive || is_list && stays == Some((group.0, &group.1))) {
-                expired.push((group.clone(), row.clone()));
+                let before =
+                    expired.last().filter(|(last, ..)| is_list && last == group).map_or(i64::MIN, |last| last.2);
+                expired.push((group.clone(), row.clone(), before.max(end)));
             } else if is_list {
                 stays = Some((group.0, &group.1));
             }

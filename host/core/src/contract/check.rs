@@ -129,11 +129,6 @@ pub enum Error {
         /// How many outputs there are.
         outputs: usize,
     },
-    /// Expired entries are to go to an output, which this build does not do.
-    #[error(
-        "state `{0}` sends expired entries to an output, which this build does not do yet: leave `expired-output` out, or set a timer"
-    )]
-    ExpiredNotYet(StateName),
     /// A name that checkpoints use for something else.
     #[error("state `{0}`: the name is wasmill's own; choose another")]
     Reserved(StateName),
@@ -319,13 +314,10 @@ impl OperatorContract {
         if i64::try_from(ttl.milliseconds).is_err() {
             return Err(Error::NegativeTtl(state.name.clone(), ttl.milliseconds));
         }
-        match ttl.expired_output {
-            Some(output) if usize::from(output) >= self.outputs.len() => {
-                Err(Error::ExpiredOutput { state: state.name.clone(), output, outputs: self.outputs.len() })
-            }
-            Some(_) => Err(Error::ExpiredNotYet(state.name.clone())),
-            None => Ok(()),
+        if let Some(output) = ttl.expired_output.filter(|output| usize::from(*output) >= self.outputs.len()) {
+            return Err(Error::ExpiredOutput { state: state.name.clone(), output, outputs: self.outputs.len() });
         }
+        Ok(())
     }
 
     fn check_renames(&self) -> Result<(), Error> {

@@ -8,6 +8,7 @@ pub mod csv;
 pub mod dead_letter;
 pub mod decode;
 pub mod encode;
+pub mod expired;
 pub mod fields;
 pub mod json;
 pub mod time;

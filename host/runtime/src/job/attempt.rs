@@ -352,6 +352,7 @@ impl Builder<'_> {
             late_outputs: declared.late_outputs().len(),
             merged_late: std::mem::take(&mut wires.merged_late),
             merged_watermark: self.merged_watermark(&node.uid),
+            expires_at_once: false,
             cuts: self.dir.join("cuts"),
             snapshots: Arc::new(Uploads::new(runtime.clone(), self.store.clone(), begin.inventory)),
         };

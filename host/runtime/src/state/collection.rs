@@ -167,6 +167,13 @@ impl KeyedState {
             Known::Absent => (None, Stamp::UNKNOWN),
             Known::Unknown => return Ok(false),
         };
+        if let Known::Value(stored) = run.known(at)
+            && self.emits_expired(usize::from(run.state))
+        {
+            let stored = Value::clone(stored);
+            self.entry_leaves(index, name, &stored);
+        }
+        let run = self.runs.get(index);
         let (state, size) = (usize::from(run.state), value.as_ref().map_or(0, |value| value.len()));
         let value = match (self.ttl(state), value) {
             (Some(ttl), Some(value)) if before.is_some() => Some(restamped(&ttl, stamp, value)),
@@ -213,6 +220,7 @@ impl KeyedState {
     /// Removes all entries; costs the same however many there are.
     pub(super) fn clear_all(&mut self, index: RunIndex) -> Result<(), Error> {
         self.know(index, None)?;
+        self.entries_leave(index)?;
         let run = self.runs.get(index);
         let (state, group, head) = (usize::from(run.state), run.group, run.head().unwrap_or_default());
         if head.entries == 0 {
@@ -232,6 +240,24 @@ impl KeyedState {
         &mut self,
         index: RunIndex,
         range: Range<'_>,
+        found: (&mut Page, usize),
+        newer: impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+        all_in_memory: bool,
+    ) -> Result<(), Error> {
+        let state = usize::from(self.runs.get(index).state);
+        let sight = match self.sight(state) {
+            Sight::Judged(_) if self.rows.states[state].kind == StateKind::List => Sight::Stamped,
+            sight => sight,
+        };
+        self.scan_with(sight, index, range, found, newer, all_in_memory)
+    }
+
+    /// The same of what `sight` sees.
+    pub(super) fn scan_with<'a>(
+        &mut self,
+        sight: Sight,
+        index: RunIndex,
+        range: Range<'_>,
         (page, limit): (&mut Page, usize),
         newer: impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)>,
         all_in_memory: bool,
@@ -240,10 +266,6 @@ impl KeyedState {
         let newer = Walk::new(newer, reverse);
         self.runs.with(index, Run::put_in_order);
         let run = self.runs.get(index);
-        let sight = match self.sight(usize::from(run.state)) {
-            Sight::Judged(_) if self.rows.states[usize::from(run.state)].kind == StateKind::List => Sight::Stamped,
-            sight => sight,
-        };
         let ours = Walk::new(run.range(range.bounds()), reverse);
         if all_in_memory || run.is_complete() {
             self.gauges.hits += 1;

@@ -21,6 +21,7 @@ use super::cache::{Cache, Spot};
 use super::changes::Changes;
 use super::collection::{Place, Wanted};
 use super::error::Error;
+use super::expired::Leaving;
 use super::guess::Guess;
 use super::lifetime::{self, Lifetimes, Sight, split};
 use super::restore::{self, Begun};
@@ -80,6 +81,7 @@ pub struct KeyedState {
     pub(super) missing: Missing,
     pub(super) lifetimes: Lifetimes,
     pub(super) sweep: Sweep,
+    pub(super) leaving: Leaving,
     /// Memory for a stored value that is put together.
     pub(super) stored: Vec<u8>,
     _lock: File,
@@ -144,6 +146,7 @@ impl KeyedState {
             missing: Missing::default(),
             lifetimes,
             sweep: Sweep::default(),
+            leaving: Leaving::default(),
             stored: Vec::new(),
             _lock: lock,
         })
@@ -174,6 +177,20 @@ impl KeyedState {
         }
         self.gauges.write_outs += 1;
         self.send(None)
+    }
+
+    /// Writes out all that was written so far, and waits (measured) until it is. For a look at all entries that must miss none.
+    ///
+    /// # Errors
+    /// A failure of the background thread.
+    pub fn write_out(&mut self) -> Result<(), Error> {
+        self.gauges.write_outs += 1;
+        self.send(None)?;
+        let start = self.clock.monotonic();
+        self.writer.wait(self.sequence)?;
+        self.gauges.waited += self.clock.monotonic().saturating_sub(start);
+        self.release();
+        Ok(())
     }
 
     /// Whether [`KeyedState::freeze`] may be called: fewer than two snapshots wait for their local cut.

@@ -32,6 +32,8 @@ pub(super) enum Sight {
     Stamped,
     /// Stamped, and only while they are readable.
     Judged(Judge),
+    /// Only once they are not, with their stamps.
+    Unreadable(Judge),
 }
 
 impl Lifetimes {
@@ -75,6 +77,7 @@ impl Sight {
                 let (stamp, value) = split(stored);
                 judge.is_readable(stamp).then_some(value)
             }
+            Self::Unreadable(judge) => (!judge.is_readable(split(stored).0)).then_some(stored),
         }
     }
 }

@@ -162,6 +162,13 @@ impl KeyedState {
 
     /// Removes elements from the front up to the first that stays.
     pub(super) fn drop_front(&mut self, index: RunIndex, stays: impl Fn(Stamp) -> bool) -> Result<(), Error> {
+        self.leaving.front = None;
+        let dropped = self.drop_each(index, stays);
+        self.leaving.front = None;
+        dropped
+    }
+
+    fn drop_each(&mut self, index: RunIndex, stays: impl Fn(Stamp) -> bool) -> Result<(), Error> {
         loop {
             let run = self.runs.get(index);
             if run.head().unwrap_or_default().entries == 0 {
@@ -171,7 +178,9 @@ impl KeyedState {
             let name = Name::from(first.to_be_bytes().as_slice());
             match run.get(&name) {
                 Known::Value(stored) if stays(split(stored).0) => return Ok(()),
-                Known::Value(_) => {
+                Known::Value(stored) => {
+                    let expired = self.leaves(usize::from(run.state), split(stored).0);
+                    self.leaving.front = self.leaving.front.max(expired);
                     self.runs.with(index, |run| run.begin_at(first.saturating_add(1)));
                     self.write_entry(index, &name, None)?;
                 }

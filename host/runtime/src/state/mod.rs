@@ -3,8 +3,8 @@
 //! Owns every byte of keyed state between two calls of the guest, its local cuts and its restore from them; the sole importer
 //! of `rocksdb`. Does not own guests, uploads, manifests, or when a barrier comes. Files: `keyed`, `value`, `map`, `list`, `timer` (the
 //! seam's methods), `elements` (state of no key); of values `cache` and `layer` (memory); of maps and lists `collection` (what they share),
-//! `runs`, `run` and `changes` (memory), `scan`; `timers`; `lifetime` (stamps), `sweep` and `purge` (what has expired); `writer` (the
-//! background thread), `backend` (what holds the rows: `rocksdb` or `memory`), `restore`, `row` (stored rows).
+//! `runs`, `run` and `changes` (memory), `scan`; `timers`; `lifetime` (stamps), `sweep`, `purge` and `expired` (what has expired);
+//! `writer` (the background thread), `backend` (what holds the rows: `rocksdb` or `memory`), `restore`, `row` (stored rows).
 
 mod backend;
 mod cache;
@@ -13,6 +13,7 @@ mod collection;
 mod elements;
 mod entries;
 mod error;
+mod expired;
 mod guess;
 mod keyed;
 mod layer;
@@ -46,6 +47,7 @@ pub use self::backend::SharedMemory;
 pub use self::collection::Place;
 pub use self::elements::{Elements, NO_KEY, read_elements};
 pub use self::error::Error;
+pub use self::expired::Expired;
 pub use self::guess::BLOCK;
 pub use self::keyed::KeyedState;
 pub use self::lifetime::{split, stamp_into, stamped};

@@ -3,13 +3,17 @@
 //!
 //! Owns this one pass over a state's rows, right after a restore, when nothing is in the cache. Does not own the rules (`core::ttl`).
 
+use std::collections::VecDeque;
+
 use wasmill_core::checkpoint::counts::Tally;
 use wasmill_core::contract::{StateKind, Ttl};
 use wasmill_core::key_group::{KeyGroup, KeyGroupRange};
+use wasmill_core::time::Timestamp;
 use wasmill_core::ttl::{Judge, Now, Stamp};
 
 use super::backend::{Backend, Writes};
 use super::error::Error;
+use super::expired::Expired;
 use super::keyed::KeyedState;
 use super::lifetime::split;
 use super::row::{self, FoundEntry, Head, RowError};
@@ -22,18 +26,23 @@ struct Open {
     /// Of a list: every element so far has expired.
     at_front: bool,
     changed: bool,
+    /// When the last of those removed has expired.
+    expired: Option<Timestamp>,
 }
 
 impl KeyedState {
     /// Removes what expired by `now` under the TTL `was`, which the restored rows of a state were written with and which it has no
-    /// more, or has otherwise. To be called before anything is read or written.
+    /// more, or has otherwise. Where the state now sends what expires to an output, that goes there. To be called before anything is
+    /// read or written.
     ///
     /// # Errors
     /// A failure of the backend, or a row that cannot be read.
     pub fn purge(&mut self, state: usize, was: Ttl, now: Now) -> Result<(), Error> {
         let Some(spec) = self.rows.states.get(state) else { return Ok(()) };
         let judge = Judge::new(was, now.of(was.domain), None);
-        purge(&self.rows.backend, (state, spec), &judge, self.range, &mut self.counts)
+        let emits = spec.ttl.is_some_and(|ttl| ttl.expired_output.is_some());
+        let leaving = emits.then_some(&mut self.leaving.queue);
+        purge(&self.rows.backend, (state, spec), &judge, self.range, (&mut self.counts, leaving))
     }
 }
 
@@ -43,7 +52,7 @@ fn purge(
     (state, spec): (usize, &StateSpec),
     judge: &Judge,
     range: KeyGroupRange,
-    counts: &mut Counts,
+    (counts, mut leaving): (&mut Counts, Option<&mut VecDeque<Expired>>),
 ) -> Result<(), Error> {
     let mut writes = backend.writes();
     let mut open: Option<Open> = None;
@@ -54,7 +63,7 @@ fn purge(
                 done.write(state, &mut writes)?;
             }
             let head = row::decode_head(value).map_err(bad)?;
-            open = Some(Open { row: key.to_vec(), head, at_front: true, changed: false });
+            open = Some(Open { row: key.to_vec(), head, at_front: true, changed: false, expired: None });
             return Ok(());
         }
         let entry = row::decode_value(value).map_err(bad)?.entry;
@@ -75,6 +84,19 @@ fn purge(
         // Of a value nothing follows the key; of an entry one byte that says so, which does not count.
         let bytes = (name.len() + rest.len().saturating_sub(1) + entry.value_bytes()) as u64;
         lose(counts, state, group, bytes);
+        if let (Some(leaving), FoundEntry::Stamped(_, stored)) = (&mut leaving, entry)
+            && let (stamp, value) = split(stored)
+            && let Some(time) = judge.expiry(stamp)
+        {
+            let map_key = (spec.kind == StateKind::Map).then(|| rest.get(1..).unwrap_or_default().to_vec());
+            // Of a list, one lives at least as long as those before it.
+            let before = open.as_ref().filter(|_| spec.kind == StateKind::List).and_then(|open| open.expired);
+            let time = before.map_or(time, |before| before.max(time));
+            leaving.push_back(Expired { state, key: name.to_vec(), map_key, value: value.to_vec(), time });
+            if let Some(open) = &mut open {
+                open.expired = Some(time);
+            }
+        }
         if let Some(open) = &mut open {
             open.lose(spec.kind, bytes);
         }

@@ -3,7 +3,7 @@
 //! Owns which rows are looked at next. What it finds it removes by the subtask's own writes, so nothing goes behind a cut's back,
 //! and counts are exact. Does not own the rules (`core::ttl`), nor when it runs.
 
-use wasmill_core::contract::StateKind;
+use wasmill_core::contract::{StateKind, Ttl};
 use wasmill_core::key_group::KeyHash;
 use wasmill_core::ttl::{Judge, Stamp};
 
@@ -24,6 +24,8 @@ pub(super) struct Sweep {
     after: Vec<u8>,
     /// Rows with something to do.
     found: Vec<Vec<u8>>,
+    /// Only states whose expired entries are emitted are looked at.
+    emitted: bool,
 }
 
 impl KeyedState {
@@ -33,29 +35,42 @@ impl KeyedState {
     /// # Errors
     /// As [`KeyedState::load_values`].
     pub fn sweep(&mut self, limit: usize) -> Result<bool, Error> {
-        let Some((state, ttl)) =
-            (self.sweep.state..self.rows.states.len()).find_map(|state| Some((state, self.ttl(state)?)))
-        else {
+        let emitted = self.sweep.emitted;
+        let looked_at = |ttl: &Ttl| !emitted || ttl.expired_output.is_some();
+        let next = |state| {
+            self.ttl(state).filter(looked_at).map(|ttl| (state, ttl, Sweep { state, emitted, ..Sweep::default() }))
+        };
+        let Some((state, ttl, fresh)) = (self.sweep.state..self.rows.states.len()).find_map(next) else {
             self.sweep = Sweep::default();
             return Ok(true);
         };
         if state != self.sweep.state {
-            self.sweep = Sweep { state, ..Sweep::default() };
+            self.sweep = fresh;
         }
         let judge = self.lifetimes.judge(ttl);
         let more = self.look(&judge, limit)?;
-        for row in std::mem::take(&mut self.sweep.found) {
-            self.clean(state, &judge, &row)?;
-        }
+        self.leaving.cleaning = true;
+        let cleaned = std::mem::take(&mut self.sweep.found).iter().try_for_each(|row| self.clean(state, &judge, row));
+        self.leaving.cleaning = false;
+        cleaned?;
         if !more {
-            self.sweep = Sweep { state: state + 1, ..Sweep::default() };
+            self.sweep = Sweep { state: state + 1, emitted, ..Sweep::default() };
         }
         Ok(false)
     }
 
+    /// Lets the sweep begin anew, over all that was written, with the states alone whose expired entries are emitted.
+    ///
+    /// # Errors
+    /// As [`KeyedState::write_out`].
+    pub fn sweep_emitted(&mut self) -> Result<(), Error> {
+        self.sweep = Sweep { emitted: true, ..Sweep::default() };
+        self.write_out()
+    }
+
     /// Finds what is to be done among the next `limit` rows; whether there are more.
     fn look(&mut self, judge: &Judge, limit: usize) -> Result<bool, Error> {
-        let Sweep { state, after, found } = &mut self.sweep;
+        let Sweep { state, after, found, .. } = &mut self.sweep;
         let (state, mut left, mut bad) = (*state, limit, None);
         if after.is_empty() {
             after.extend_from_slice(&self.range.start.to_be_bytes());
@@ -124,8 +139,10 @@ impl KeyedState {
         let Known::Value(stored) = self.runs.get(index).get(name) else { return Ok(()) };
         let (stamp, value) = split(stored);
         if let Some(stamp) = judge.lacks(stamp) {
-            let stored = stamped(stamp, value);
-            self.write_entry(index, name, Some(stored))?;
+            // No write: what has expired leaves once.
+            let (before, stored) = (stored.len(), stamped(stamp, value));
+            let at = self.runs.get(index).find(name);
+            self.replace_entry(index, (name, at), Some(before), Some(stored));
         }
         match kind {
             StateKind::List => self.drop_front(index, |stamp: Stamp| judge.is_alive(stamp)),

@@ -174,6 +174,7 @@ impl KeyedState {
     /// # Errors
     /// As [`KeyedState::load_values`].
     pub fn clear_value(&mut self, state: usize, key: &[u8], hash: KeyHash) -> Result<(), Error> {
+        self.value_leaves((state, key, hash))?;
         self.write(state, key, hash, None)
     }
 
@@ -184,6 +185,7 @@ impl KeyedState {
         (state, key, hash): (usize, &[u8], KeyHash),
         stored: &[u8],
     ) -> Result<(), Error> {
+        self.value_leaves((state, key, hash))?;
         let before =
             self.stored_value(state, key, hash)?.and_then(|spot| self.cache.value(spot)).map(|was| split(was).0);
         let (stamp, value) = split(stored);
@@ -209,6 +211,7 @@ impl KeyedState {
 
     /// Removes a value that has expired.
     pub(super) fn expire_value(&mut self, state: usize, key: &[u8], hash: KeyHash) -> Result<(), Error> {
+        self.value_leaves((state, key, hash))?;
         self.write(state, key, hash, None)
     }
 

@@ -4,6 +4,7 @@
 //! the state or the guest.
 
 mod call;
+mod expired;
 mod failure;
 mod fire;
 mod instances;
@@ -66,6 +67,9 @@ pub struct Options {
     pub merged_late: Vec<OnLate>,
     /// The watermark of the broadcast inputs that was restored; [`Timestamp::MIN`] where there is none.
     pub merged_watermark: Timestamp,
+    /// What expires of states that send it to an output is emitted as soon as event time or the clock reaches it, not when the
+    /// background comes by: for trials, whose output must not depend on the machine's speed.
+    pub expires_at_once: bool,
     /// Where local cuts are made.
     pub cuts: PathBuf,
     /// Takes snapshots on from their local cuts.
@@ -97,6 +101,8 @@ pub struct OperatorSubtask {
     /// Entries of some state expire by the watermark: all records of a call have the same.
     lives_by_event_time: bool,
     sweeps: Option<Sweeps>,
+    /// Expired entries of some state are emitted.
+    emits_expired: bool,
     /// The states that ride along with timers.
     eager_timers: Vec<Eager>,
     /// Emits that are not sent on yet, by output.
@@ -121,6 +127,8 @@ impl OperatorSubtask {
         let by_event_time = |ttl: Ttl| ttl.domain == TimeDomain::Event;
         let lives_by_event_time = options.contract.states.iter().any(|state| state.ttl.is_some_and(by_event_time));
         let sweeps = Sweeps::of(&options.contract);
+        let emitted = |ttl: Ttl| ttl.expired_output.is_some();
+        let emits_expired = options.contract.states.iter().any(|state| state.ttl.is_some_and(emitted));
         // The late ones, which come last, have batches of their own.
         let emitted = vec![RecordBatch::default(); outputs.len().saturating_sub(options.late_outputs)];
         let mut batcher = Batcher::new(options.batch_records, options.batch_bytes);
@@ -148,6 +156,7 @@ impl OperatorSubtask {
             passed: Timestamp::MIN,
             lives_by_event_time,
             sweeps,
+            emits_expired,
             eager_timers,
             emitted,
             late,
@@ -161,7 +170,7 @@ impl OperatorSubtask {
     /// Whatever ends the attempt.
     pub fn run(mut self) -> Result<(), Fault> {
         while !self.serve()? {
-            if !self.stopping {
+            if !self.stopping && self.may_sweep() {
                 self.sweep()?;
             }
             if self.stopping {
@@ -290,6 +299,7 @@ impl OperatorSubtask {
 
     /// Sends on what was emitted, of each output with more than `records` records or `bytes` bytes.
     fn ship(&mut self, records: usize, bytes: usize) -> Result<(), Fault> {
+        self.emit_expired()?;
         for (output, batch) in self.emitted.iter_mut().chain(self.late.outputs()).enumerate() {
             let empty = batch.is_empty() && batch.marks.is_empty();
             if empty || (records > 0 && batch.len() < records && batch.payload_bytes() < bytes) {

@@ -225,6 +225,7 @@ impl Stage {
             late_outputs: 0,
             merged_late: Vec::new(),
             merged_watermark: Timestamp::MIN,
+            expires_at_once: true,
             cuts: scratch.join("cuts"),
             snapshots: Arc::new(NoSnapshots),
         };

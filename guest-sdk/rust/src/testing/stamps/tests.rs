@@ -1,7 +1,7 @@
 //! What an operator under test sees of states with a TTL.
 
 use crate::prelude::*;
-use crate::testing::{Harness, Input};
+use crate::testing::{Emitted, Harness, Input};
 use crate::types::{Refresh, TimeDomain, Ttl, Visibility};
 
 /// Says what there is of its key before it writes, on a record `true`.
@@ -99,4 +99,73 @@ fn the_ttl_is_declared_as_the_attributes_say() {
     let hour = ttl("hour").unwrap();
     assert_eq!(hour.milliseconds, 3_600_000);
     assert!(hour.domain == TimeDomain::Processing && hour.visibility == Visibility::Relaxed);
+}
+
+/// Counts, and says of what has expired what it was.
+#[derive(Operator)]
+#[operator(key = String, output("out"), output("gone"))]
+struct Leaves {
+    #[state(ttl = "10s", time = "event", expired = "gone")]
+    count: Value<u64>,
+    #[state(ttl = "5s", time = "processing", expired = "gone")]
+    seen: Map<String, u64>,
+    #[state(ttl = "10s", time = "event", expired = "gone")]
+    log: List<u64>,
+    #[state(ttl = "10s", time = "event")]
+    silent: Value<u64>,
+}
+
+impl Process for Leaves {
+    fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result {
+        let value: u64 = record.value()?;
+        let known = self.count.get(ctx)?.is_some();
+        ctx.emit(&known)?;
+        self.count.set(ctx, value)?;
+        self.seen.insert(ctx, "page", value)?;
+        self.log.append(ctx, &value)?;
+        self.silent.set(ctx, value)
+    }
+}
+
+/// Of what went to the output `gone`: key, state, map key and value, with the time.
+type Gone = (Option<String>, String, Option<String>, u64, i64);
+
+fn gone(emitted: &[Emitted]) -> Vec<Gone> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    struct Fields {
+        key: Option<String>,
+        state: String,
+        map_key: Option<String>,
+        value: u64,
+        time: i64,
+    }
+    let gone = emitted.iter().filter(|emitted| emitted.output == "gone");
+    let fields = gone.map(|emitted| {
+        let Fields { key, state, map_key, value, time } = emitted.value().unwrap();
+        assert_eq!((emitted.key::<String>(), emitted.time), (key.clone(), at(time)));
+        (key, state, map_key, value, time)
+    });
+    fields.collect()
+}
+
+#[test]
+fn what_has_expired_goes_to_the_output_once_with_its_key_state_value_and_time() {
+    let of = |state: &str, map_key: Option<&str>, value, time| {
+        (Some("k".to_owned()), state.to_owned(), map_key.map(str::to_owned), value, time)
+    };
+    for batches in [1, 7, 1_024] {
+        let mut test = Harness::<Leaves>::new("{}").unwrap().batches_of(batches);
+        test.advance_watermark(at(0)).unwrap();
+        let record = |value: u64, time, then| Input::new(&value).key("k").at(at(time)).then_watermark(at(then));
+        // Renewed at 6,000; behind the third record time has passed 16,000.
+        let emitted = test.process([record(1, 0, 6_000), record(2, 6_000, 15_999), record(3, 0, 20_000)]).unwrap();
+        assert_eq!(gone(&emitted), [of("log", None, 1, 10_000), of("log", None, 2, 16_000)]);
+        assert_eq!(gone(&test.advance_processing_time(at(4_999)).unwrap()), []);
+        let emitted = test.advance_processing_time(at(5_000)).unwrap();
+        assert_eq!(gone(&emitted), [of("seen", Some("page"), 3, 5_000)]);
+        let emitted = test.end_of_input().unwrap();
+        assert_eq!(gone(&emitted), [of("count", None, 3, 25_999), of("log", None, 3, 25_999)]);
+        assert_eq!(gone(&test.end_of_input().unwrap()), []);
+    }
 }

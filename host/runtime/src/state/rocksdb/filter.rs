@@ -20,7 +20,7 @@ use wasmill_core::ttl::{Judge, Now};
 
 use crate::state::StateSpec;
 use crate::state::lifetime::split;
-use crate::state::row::{self, FoundEntry, Form};
+use crate::state::row::{self, Form, FoundEntry};
 
 const NAME: &CStr = c"wasmill.expired";
 

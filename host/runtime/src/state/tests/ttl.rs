@@ -6,6 +6,8 @@ use wasmill_core::ttl::{Now, Stamp};
 
 use super::*;
 
+mod expired;
+
 fn ttl(domain: TimeDomain, refresh: Refresh) -> Ttl {
     Ttl { milliseconds: 10_000, refresh, domain, visibility: Visibility::Strict, expired_output: None }
 }
@@ -412,7 +414,11 @@ fn r4_opening_and_closing_states_with_a_ttl_many_times_neither_crashes_nor_leaks
         for file in 0..8 + cycle % 5 {
             rig.set_now(i64::from(file) * 10_000);
             (0..200u32).for_each(|key| rig.write_all(&(key + file * 100).to_be_bytes(), 0));
-            if file % 4 == cycle % 4 { rig.freeze().unwrap() } else { drop(rig.cut()) }
+            if file % 4 == cycle % 4 {
+                rig.freeze().unwrap()
+            } else {
+                drop(rig.cut())
+            }
             while !rig.state.can_freeze() {
                 drop(rig.cuts.recv());
             }

@@ -73,7 +73,7 @@ impl OperatorSubtask {
             self.call()?;
             self.fire(Domain::Processing, now, self.gate.watermark())?;
         }
-        Ok(())
+        if self.options.expires_at_once { self.expire_all(self.passed) } else { Ok(()) }
     }
 
     /// Fires event timers that the watermark makes due, then sends the watermark on. At the end of time, processing timers will
@@ -93,6 +93,9 @@ impl OperatorSubtask {
                 None => 0,
             };
             self.context.meter.dropped(DropReason::TimerAtEnd, dropped);
+        }
+        if watermark == Timestamp::MAX || self.options.expires_at_once {
+            self.expire_all(watermark)?;
         }
         emit::mark(&mut self.emitted, watermark);
         Ok(())

@@ -11,7 +11,7 @@ use wasmill_core::ttl::Now;
 use super::{OperatorSubtask, fault_of_state};
 
 /// Rows looked at together, and how often at most: some 50,000 a second.
-const ROWS: usize = 512;
+pub(super) const ROWS: usize = 512;
 const EVERY: Duration = Duration::from_millis(10);
 
 /// When the sweep goes on.
@@ -53,8 +53,15 @@ impl OperatorSubtask {
     /// How long until the sweep goes on, at most `most`.
     pub(super) fn until_sweep(&self, most: Duration) -> Duration {
         match &self.sweeps {
-            None => most,
-            Some(sweeps) => most.min(sweeps.next.saturating_sub(self.context.clock.monotonic())),
+            Some(sweeps) if self.may_sweep() => {
+                most.min(sweeps.next.saturating_sub(self.context.clock.monotonic()))
+            }
+            _ => most,
         }
+    }
+
+    /// Whether what a sweep finds could be emitted, where it must be.
+    pub(super) fn may_sweep(&self) -> bool {
+        !self.emits_expired || self.outputs.have_room()
     }
 }

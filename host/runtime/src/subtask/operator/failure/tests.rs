@@ -287,6 +287,7 @@ pub(in crate::subtask::operator) fn run(setting: &Setting, records: &[&str]) -> 
         late_outputs: 0,
         merged_late: Vec::new(),
         merged_watermark: Timestamp::MIN,
+        expires_at_once: false,
         cuts: folder.path().join("cuts"),
         snapshots: Arc::new(NoSnapshots),
     };
