@@ -106,7 +106,7 @@ pub const EFFECTS: &[Row] = &[
     ("effects-emits-many", "emits 50,000 records at once", DeadLetter, Output(50_000)),
 ];
 
-/// What it writes of values that ride along.
+/// What it writes of values.
 pub const VALUES: &[Row] = &[
     (
         "effects-values-undeclared",
@@ -115,16 +115,10 @@ pub const VALUES: &[Row] = &[
         Aside("malformed", &["values.state: state 9 of 4"]),
     ),
     (
-        "effects-values-lazy",
-        "writes a state that does not ride along",
-        DeadLetter,
-        Aside("malformed", &["values.state: state `lazy` does not ride along"]),
-    ),
-    (
         "effects-values-kind",
         "writes a list as a value",
         Drop,
-        Aside("malformed", &["values.state: state `list` does not ride along"]),
+        Aside("malformed", &["values.state: state `list` is no value state of this call's keys"]),
     ),
     (
         "effects-values-twice",

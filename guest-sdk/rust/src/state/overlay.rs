@@ -43,8 +43,8 @@ struct Entry<V> {
     end: u32,
     /// Another entry of the slot.
     next: u32,
-    /// It counts while its slot has this epoch.
-    epoch: u32,
+    /// It counts while its slot has this life.
+    life: u32,
     cell: Cell<V>,
 }
 
@@ -54,17 +54,17 @@ struct Slot {
     /// One of its entries, which leads to the others.
     head: u32,
     /// Rises when all entries are removed.
-    epoch: u32,
+    life: u32,
     /// The origin that removed all entries that the host has.
     cleared: Option<u32>,
 }
 
-const UNTOUCHED: Slot = Slot { head: NONE, epoch: 0, cleared: None };
+const UNTOUCHED: Slot = Slot { head: NONE, life: 0, cleared: None };
 
 /// How to take back one write.
 enum Undo<V> {
-    Entry { at: u32, epoch: u32, before: Cell<V> },
-    Clear { slot: usize, epoch: u32, cleared: Option<u32> },
+    Entry { at: u32, life: u32, before: Cell<V> },
+    Clear { slot: usize, life: u32, cleared: Option<u32> },
 }
 
 /// The known and changed entries of the call's keys.
@@ -137,34 +137,34 @@ impl<V> Overlay<V> {
     pub(super) fn learn(&mut self, slot: usize, key: &[u8], value: Option<V>) {
         let Some(at) = self.entry(slot, key) else { return };
         if self.seen(at).is_none() {
-            let epoch = self.slots[slot].epoch;
+            let life = self.slots[slot].life;
             let entry = &mut self.entries[at as usize];
-            (entry.cell, entry.epoch) = (Cell::Clean(value), epoch);
+            (entry.cell, entry.life) = (Cell::Clean(value), life);
         }
     }
 
     /// Sets or removes an entry of slot `slot` on behalf of the origin in hand.
     pub(super) fn write(&mut self, ctx: &Context<'_>, slot: usize, key: &[u8], value: Option<V>) {
         let Some(at) = self.entry(slot, key) else { return };
-        let now = self.slots[slot].epoch;
+        let now = self.slots[slot].life;
         let entry = &mut self.entries[at as usize];
         let mut origin = ctx.origin();
         if let Cell::Dirty { origin: before, .. } = entry.cell
-            && entry.epoch == now
+            && entry.life == now
             && ctx.origins.time(before) > ctx.time()
         {
             origin = before;
         }
         let before = std::mem::replace(&mut entry.cell, Cell::Dirty { value, origin });
-        let epoch = std::mem::replace(&mut entry.epoch, now);
-        self.remember(ctx.origin(), Undo::Entry { at, epoch, before });
+        let life = std::mem::replace(&mut entry.life, now);
+        self.remember(ctx.origin(), Undo::Entry { at, life, before });
     }
 
     /// Removes all entries of slot `slot` on behalf of the origin in hand.
     pub(super) fn clear(&mut self, ctx: &Context<'_>, slot: usize) {
         let Some(state) = self.slots.get_mut(slot) else { return };
-        let undo = Undo::Clear { slot, epoch: state.epoch, cleared: state.cleared };
-        (state.epoch, state.cleared) = (state.epoch.wrapping_add(1), Some(ctx.origin()));
+        let undo = Undo::Clear { slot, life: state.life, cleared: state.cleared };
+        (state.life, state.cleared) = (state.life.wrapping_add(1), Some(ctx.origin()));
         self.remember(ctx.origin(), undo);
     }
 
@@ -175,13 +175,13 @@ impl<V> Overlay<V> {
         }
         for undo in self.undo.drain(..).rev() {
             match undo {
-                Undo::Clear { slot, epoch, cleared } => {
+                Undo::Clear { slot, life, cleared } => {
                     let state = &mut self.slots[slot];
-                    (state.epoch, state.cleared) = (epoch, cleared);
+                    (state.life, state.cleared) = (life, cleared);
                 }
-                Undo::Entry { at, epoch, before } => {
+                Undo::Entry { at, life, before } => {
                     let entry = &mut self.entries[at as usize];
-                    (entry.epoch, entry.cell) = (epoch, before);
+                    (entry.life, entry.cell) = (life, before);
                 }
             }
         }
@@ -216,7 +216,7 @@ impl<V> Overlay<V> {
             take(Change::Clear { origin });
         }
         for entry in &mut self.entries {
-            if self.slots[entry.slot as usize].epoch != entry.epoch {
+            if self.slots[entry.slot as usize].life != entry.life {
                 continue;
             }
             let key = &self.keys[entry.start as usize..entry.end as usize];
@@ -244,7 +244,7 @@ impl<V> Overlay<V> {
     #[inline]
     fn seen(&self, at: u32) -> Option<Option<&V>> {
         let entry = &self.entries[at as usize];
-        if self.slots[entry.slot as usize].epoch == entry.epoch { entry.cell.value() } else { None }
+        if self.slots[entry.slot as usize].life == entry.life { entry.cell.value() } else { None }
     }
 
     #[inline]
@@ -285,8 +285,8 @@ impl<V> Overlay<V> {
         };
         let (at, start) = (self.entries.len() as u32, self.keys.len() as u32);
         self.keys.extend_from_slice(key);
-        let (end, epoch) = (self.keys.len() as u32, self.slots[slot].epoch);
-        self.entries.push(Entry { slot: slot as u32, hash, start, end, next, epoch, cell: Cell::Unknown });
+        let (end, life) = (self.keys.len() as u32, self.slots[slot].life);
+        self.entries.push(Entry { slot: slot as u32, hash, start, end, next, life, cell: Cell::Unknown });
         self.table[place] = at;
         self.slots[slot].head = at;
         if let Some(mut order) = self.orders.remove(&slot) {

@@ -24,7 +24,12 @@ fn state(name: &str, rides_with: &[u16]) -> StateContract {
 }
 
 fn checker() -> Checker {
-    let port = |name: &str, headers| Port { name: name.to_owned(), broadcast: false, headers };
+    checker_with(false)
+}
+
+/// One of an operator whose inputs are broadcast, or not.
+fn checker_with(broadcast: bool) -> Checker {
+    let port = |name: &str, headers| Port { name: name.to_owned(), broadcast, headers };
     let contract = OperatorContract {
         name: "op".to_owned(),
         version: "1".to_owned(),
@@ -36,6 +41,7 @@ fn checker() -> Checker {
             state("everywhere", &[]),
             state("with-b", &[1]),
             StateContract { lazy: true, ..state("lazy", &[]) },
+            StateContract { kind: StateKind::Map, ..state("map", &[]) },
         ],
         lists_timers: false,
     };
@@ -183,11 +189,10 @@ fn keys_and_headers_of_emits_are_checked_too() {
 }
 
 #[test]
-fn writes_go_to_states_that_ride_along_once_a_key() {
+fn writes_go_to_value_states_once_a_key() {
     refused(&[
-        (|e| e.values[0].state = 3, "values.state: state 3 of 3"),
-        (|e| e.values[0].state = 1, "values.state: state `with-b` does not ride along"),
-        (|e| e.values[0].state = 2, "values.state: state `lazy` does not ride along"),
+        (|e| e.values[0].state = 4, "values.state: state 4 of 4"),
+        (|e| e.values[0].state = 3, "values.state: state `map` is no value state"),
         (|e| e.values.extend(good().values), "values.state: state `everywhere` comes twice"),
         (|e| e.values[0].origins = pack_u32s(&[0, 2]), "values.origins[1]: record 2: a second entry for its key"),
         (|e| e.values[0].origins = pack_u32s(&[0, 4]), "values.origins[1]: record 4 is not among"),
@@ -201,10 +206,13 @@ fn writes_go_to_states_that_ride_along_once_a_key() {
         (|e| e.values[0].values = column(&[&[0; 17], b""]), "values.values[0]: 17 bytes"),
     ]);
     let call = Call::new();
-    let mut effects = good();
-    effects.values[0].state = 1;
-    let other_input = Shape { input: Some(1), ..call.shape() };
-    assert_eq!(checker().check(&other_input, &effects), Ok(()));
+    for rides_or_not in 0..3 {
+        let mut effects = good();
+        effects.values[0].state = rides_or_not;
+        assert_eq!(checker().check(&call.shape(), &effects), Ok(()));
+    }
+    let message = checker_with(true).check(&call.shape(), &good()).unwrap_err().to_string();
+    assert!(message.contains("is no value state of this call's keys"), "{message}");
 }
 
 #[test]

@@ -53,9 +53,7 @@ impl OperatorSubtask {
     /// How long until the sweep goes on, at most `most`.
     pub(super) fn until_sweep(&self, most: Duration) -> Duration {
         match &self.sweeps {
-            Some(sweeps) if self.may_sweep() => {
-                most.min(sweeps.next.saturating_sub(self.context.clock.monotonic()))
-            }
+            Some(sweeps) if self.may_sweep() => most.min(sweeps.next.saturating_sub(self.context.clock.monotonic())),
             _ => most,
         }
     }

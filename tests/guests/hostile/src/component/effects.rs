@@ -228,7 +228,6 @@ fn values_of(what: &str, writes: &mut Vec<ValueWrites>, bad: u32) {
     let write = |state| ValueWrites { state, origins: packed(&[bad]), operations: vec![1], values: column(&[vec![1]]) };
     match what {
         "undeclared" => writes.push(write(9)),
-        "lazy" => writes.push(write(LAZY)),
         "kind" => writes.push(write(LIST)),
         "twice" => writes.push(write(EAGER)),
         "key-twice" => {
