@@ -6,15 +6,16 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 use parking_lot::Mutex;
 
@@ -39,6 +40,48 @@ pub(crate) struct Faulty {
     inner: InMemory,
     puts: Mutex<VecDeque<Fault>>,
     gets: Mutex<VecDeque<Fault>>,
+    parts: Arc<Parts>,
+}
+
+/// Uploads in parts: which part of each fails, whether taking back does, and how many are open.
+#[derive(Debug, Default)]
+struct Parts {
+    fails: Mutex<Option<usize>>,
+    open: AtomicUsize,
+}
+
+/// An upload in parts.
+#[derive(Debug)]
+struct Upload {
+    inner: Box<dyn MultipartUpload>,
+    sent: usize,
+    parts: Arc<Parts>,
+}
+
+#[async_trait::async_trait]
+impl MultipartUpload for Upload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        self.sent += 1;
+        if *self.parts.fails.lock() == Some(self.sent) {
+            let error = Error::PermissionDenied { path: "part".to_owned(), source: "faulty".into() };
+            return std::future::ready(Err(error)).boxed();
+        }
+        self.inner.put_part(data)
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let done = self.inner.complete().await?;
+        self.parts.open.fetch_sub(1, Ordering::Relaxed);
+        Ok(done)
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        if self.parts.fails.lock().is_some() {
+            return Err(failed());
+        }
+        self.parts.open.fetch_sub(1, Ordering::Relaxed);
+        self.inner.abort().await
+    }
 }
 
 impl Faulty {
@@ -48,6 +91,16 @@ impl Faulty {
 
     pub(crate) fn on_puts(&self, faults: impl IntoIterator<Item = Fault>) {
         self.puts.lock().extend(faults);
+    }
+
+    /// Part `number` of every upload in parts fails for good, counted from 1, and taking the upload back fails too; `None`: no more.
+    pub(crate) fn on_part(&self, number: Option<usize>) {
+        *self.parts.fails.lock() = number;
+    }
+
+    /// How many uploads in parts are neither completed nor taken back.
+    pub(crate) fn open_uploads(&self) -> usize {
+        self.parts.open.load(Ordering::Relaxed)
     }
 
     pub(crate) fn on_gets(&self, faults: impl IntoIterator<Item = Fault>) {
@@ -86,7 +139,9 @@ impl ObjectStore for Faulty {
         if next(&self.puts) == Fault::Before {
             return Err(failed());
         }
-        self.inner.put_multipart_opts(location, opts).await
+        let inner = self.inner.put_multipart_opts(location, opts).await?;
+        self.parts.open.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Upload { inner, sent: 0, parts: Arc::clone(&self.parts) }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {

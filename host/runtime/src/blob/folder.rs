@@ -11,6 +11,7 @@ use super::Blob;
 impl Blob {
     /// Removes what writers that died have left unfinished below `folder`. A writer that is alive writes again.
     pub async fn remove_unfinished(&self, folder: &str) {
+        self.take_back_all_uploads(folder).await;
         let Some(root) = self.folder.as_ref().map(|root| root.join(folder)) else { return };
         // Whoever panics in there has removed nothing that is needed.
         let _ = tokio::task::spawn_blocking(move || unfinished(&root, 0)).await;

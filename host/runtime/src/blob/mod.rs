@@ -1,8 +1,8 @@
-//! The checkpoint store: objects by name in a folder, in memory or in S3.
+//! The checkpoint store: objects by name in a folder, in memory, or in the store of a cloud.
 //!
 //! Owns retries, deadlines and the check of every byte that a checksum is known for (I13); the sole importer of `object_store`.
 //! Does not own what the objects are called or mean. Files: `location` (which store), `retry`, `transfer` (files up and
-//! down), `folder` (what only folders leave behind), `error`.
+//! down), `uploads` and `folder` (what dead writers leave behind), `error`.
 
 mod error;
 #[cfg(test)]
@@ -13,6 +13,7 @@ mod retry;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod uploads;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt, PutMode, Pu
 pub use self::error::{Damage, Error};
 pub use self::retry::Retry;
 pub use self::transfer::{Piece, hash_file};
+use self::uploads::{Left, OpenUploads};
 
 /// Whether a create-if-absent created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,17 +56,20 @@ pub struct Blob {
     prefix: Name,
     /// The folder, where the store is one.
     folder: Option<Arc<Path>>,
+    /// What lists uploads that dead writers left open, where it takes that.
+    uploads: Option<OpenUploads>,
+    left: Left,
     /// For messages.
     location: Arc<str>,
     retry: Retry,
 }
 
 impl Blob {
-    /// The store at `location`: a path (relative ones to `base`), or a URL with `file://`, `s3://` or `memory:`. Nothing
-    /// is read or made yet.
+    /// The store at `location`: a path (relative ones to `base`), or a URL with `file://`, `s3://`, `gs://`, `az://` or
+    /// `memory:`. Nothing is read or made yet.
     ///
     /// `memory://NAME` is one store for the whole process, `memory:` a new one. S3 takes its region, endpoint and credentials
-    /// from the `AWS_…` variables that every S3 tool reads.
+    /// from the `AWS_…` variables that every S3 tool reads, Google's store from `GOOGLE_…`, Azure's from `AZURE_…`.
     ///
     /// # Errors
     /// [`Error::Location`].
@@ -82,6 +87,8 @@ impl Blob {
             store: opened.store,
             prefix: opened.prefix,
             folder,
+            uploads: opened.uploads,
+            left: Left::default(),
             location: location.into(),
             retry: Retry::default(),
         })
@@ -96,7 +103,8 @@ impl Blob {
     #[cfg(test)]
     pub(crate) fn of(store: Arc<dyn ObjectStore>) -> Self {
         let retry = Retry { first: std::time::Duration::ZERO, ..Retry::default() };
-        Self { store, prefix: Name::default(), folder: None, location: "memory:test".into(), retry }
+        let (uploads, left) = (None, Left::default());
+        Self { store, prefix: Name::default(), folder: None, uploads, left, location: "memory:test".into(), retry }
     }
 
     /// The location as it was written.

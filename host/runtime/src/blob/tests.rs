@@ -115,6 +115,34 @@ async fn c8_a_short_body_is_read_again_and_damage_is_named_and_leaves_nothing() 
 }
 
 #[tokio::test]
+async fn c5_an_upload_that_fails_in_a_part_leaves_no_object_and_is_taken_back_as_soon_as_the_store_lets_it() {
+    let dir = TempDir::new().unwrap();
+    let store = Faulty::new();
+    let blob = Blob::of(store.clone());
+    let (path, content) = (dir.path().join("file"), vec![5; 70 << 20]);
+    std::fs::write(&path, &content).unwrap();
+    let sha256 = Digest::of(&content);
+    let length = content.len() as u64;
+    store.on_part(Some(4));
+    for tries in 1..=3 {
+        let error = blob.upload(&path, sha256, length, "files/a").await.unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+        assert!(!blob.exists("files/a").await.unwrap(), "nor a short one");
+        assert_eq!(store.open_uploads(), tries, "the store did not take it back");
+    }
+    store.on_part(None);
+    blob.take_back_uploads().await;
+    assert_eq!(store.open_uploads(), 0);
+    // One that nobody waits for any more is taken back too.
+    let dropped = tokio::time::timeout(Duration::ZERO, blob.upload(&path, sha256, length, "files/a")).await;
+    assert!(dropped.is_err());
+    blob.take_back_uploads().await;
+    assert_eq!(store.open_uploads(), 0);
+    blob.upload(&path, sha256, length, "files/a").await.unwrap();
+    assert_eq!((blob.digest("files/a", length).await.unwrap(), store.open_uploads()), (Some((sha256, length)), 0));
+}
+
+#[tokio::test]
 async fn a_lost_reply_is_answered_as_exists() {
     let store = Faulty::new();
     let blob = Blob::of(store.clone());
@@ -163,14 +191,29 @@ fn a_location_is_a_path_or_a_known_url() {
     }
     for (location, reason) in [
         ("", "it is empty"),
-        ("gs://bucket", "built without gs://"),
+        ("s3://key:secret@bucket/x", "no credentials"),
+        ("az://container/x?sig=secret", "no query"),
         ("ftp://host", "ftp: is no known kind"),
         ("s3:", "s3"),
         ("file://host/x", "file:///path"),
     ] {
         let error = open(location).unwrap_err();
         assert!(error.to_string().contains(reason), "{location}: {error}");
+        assert!(!error.to_string().contains("secret"), "{location}: {error}");
     }
+}
+
+#[test]
+fn the_stores_of_three_clouds_are_opened_by_url_and_a_folder_in_the_bucket() {
+    for location in ["s3://bucket/a/b", "s3a://bucket/a/b", "gs://bucket/a/b"] {
+        let blob = Blob::open(location, Path::new("/base")).unwrap();
+        assert_eq!((blob.prefix.as_ref(), blob.location()), ("a/b", location));
+    }
+    // Azure's address has the account in it, which comes from the environment or the URL.
+    let blob = Blob::open("abfss://container@account.dfs.core.windows.net/a/b", Path::new("/base")).unwrap();
+    assert_eq!(blob.prefix.as_ref(), "a/b");
+    let error = Blob::open("az://container/a/b", Path::new("/base")).unwrap_err();
+    assert!(error.to_string().to_lowercase().contains("account"), "{error}");
 }
 
 #[tokio::test]

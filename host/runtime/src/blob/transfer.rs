@@ -13,13 +13,13 @@ use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path as Name;
 use object_store::{
-    Error as StoreError, GetOptions, GetRange, GetResult, GetResultPayload, MultipartUpload, ObjectStore,
-    ObjectStoreExt, PutPayload,
+    Error as StoreError, GetOptions, GetRange, GetResult, GetResultPayload, ObjectStore, ObjectStoreExt, PutPayload,
 };
 use wasmill_core::digest::{Digest, Hasher};
 
 use super::error::Damage;
 use super::retry::Failure;
+use super::uploads::Upload;
 use super::{Blob, Error};
 
 /// Files up to this length are written at once, larger ones in parts of this size.
@@ -100,6 +100,29 @@ impl Blob {
         .await
     }
 
+    /// The checksum and length of the whole object, of about `length` bytes; `None` where there is none.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn digest(&self, object: &str, length: u64) -> Result<Option<(Digest, u64)>, Error> {
+        let name = self.path(object)?;
+        self.retrying_for(self.patience(length), "read", object, || async {
+            let result = match self.store.get(&name).await {
+                Ok(result) => result,
+                Err(StoreError::NotFound { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let (expected, mut stream) = (result.meta.size, result.into_stream());
+            let (mut hasher, mut found) = (Hasher::new(), 0);
+            while let Some(chunk) = stream.try_next().await? {
+                hasher.update(&chunk);
+                found += chunk.len() as u64;
+            }
+            if found == expected { Ok(Some((hasher.finish(), found))) } else { Err(cut_short(found, expected)) }
+        })
+        .await
+    }
+
     /// Downloads a piece into the new file `to`, which is removed again unless its checksum is right.
     ///
     /// # Errors
@@ -157,15 +180,13 @@ impl Blob {
     }
 
     async fn upload_parts(&self, name: &Name, path: &Path, sha256: Digest, length: u64) -> Result<(), Failure> {
-        let mut upload = self.store.put_multipart(name).await?;
-        let result = send_parts(upload.as_mut(), path, sha256, length).await;
-        if result.is_err() {
-            // Of no use any more; what cannot be removed now costs room and harms nobody.
-            if let Err(error) = upload.abort().await {
-                tracing::debug!(object = %name, %error, "an upload that failed could not be taken back");
-            }
+        let mut upload = Upload::begin(self.store.as_ref(), name, &self.left).await?;
+        if let Err(failure) = send_parts(&mut upload, path, sha256, length).await {
+            upload.take_back().await;
+            return Err(failure);
         }
-        result
+        let found = self.store.head(name).await?.size;
+        if found == length { Ok(()) } else { Err(Failure::Store(cut_short(found, length))) }
     }
 
     fn patience(&self, length: u64) -> Duration {
@@ -173,7 +194,7 @@ impl Blob {
     }
 }
 
-async fn send_parts(upload: &mut dyn MultipartUpload, path: &Path, sha256: Digest, length: u64) -> Result<(), Failure> {
+async fn send_parts(upload: &mut Upload, path: &Path, sha256: Digest, length: u64) -> Result<(), Failure> {
     let mut hasher = Hasher::new();
     let mut under_way = FuturesUnordered::new();
     let mut start = 0;
@@ -181,7 +202,7 @@ async fn send_parts(upload: &mut dyn MultipartUpload, path: &Path, sha256: Diges
         let bytes = read_piece(path, start, PART.min(length - start)).await?;
         start += bytes.len() as u64;
         hasher.update(&bytes);
-        under_way.push(upload.put_part(PutPayload::from_bytes(bytes)));
+        under_way.extend(upload.put_part(PutPayload::from_bytes(bytes)));
         while under_way.len() >= PARTS_AT_ONCE {
             under_way.next().await.transpose()?;
         }
@@ -190,8 +211,7 @@ async fn send_parts(upload: &mut dyn MultipartUpload, path: &Path, sha256: Diges
     if hasher.finish() != sha256 {
         return Err(Failure::Final(Error::Changed { path: path.to_owned() }));
     }
-    upload.complete().await?;
-    Ok(())
+    Ok(upload.complete().await?)
 }
 
 /// Exactly `length` bytes of the file from `start` on.

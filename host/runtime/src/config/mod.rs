@@ -16,6 +16,7 @@ pub mod operator;
 mod pipeline;
 pub mod sink;
 pub mod source;
+mod store;
 mod substitute;
 pub mod table;
 pub mod unit;

@@ -19,6 +19,7 @@ use super::late::OnLate;
 use super::operator::{Batch, Limits, OnFailure};
 use super::sink::Sink;
 use super::source::Source;
+use super::store;
 use super::substitute::{Environment, Secrets, process_environment};
 use super::table::{Admin, Checkpoint, Job, Restart, State};
 use super::{de, node};
@@ -156,7 +157,11 @@ impl Pipeline {
             key: "job.name".to_owned(),
         })?;
         let mut checkpoint: Checkpoint = single(&document, "checkpoint")?.unwrap_or_default();
-        checkpoint.store = resolve_store(&base, &checkpoint.store);
+        checkpoint.store = store::resolve(&base, &checkpoint.store);
+        let mut secrets = document.secrets.clone();
+        for name in store::secret_variables(&checkpoint.store) {
+            secrets.remember(&environment(name).unwrap_or_default(), &format!("${{env:{name}}}"));
+        }
         let state: State = single(&document, "state")?.unwrap_or_default();
         let default_dir = || Path::new("state").join(job.name.as_str());
         let state_dir = resolve(&base, &state.dir.clone().unwrap_or_else(default_dir));
@@ -180,7 +185,7 @@ impl Pipeline {
             operators,
             sinks,
             graph,
-            secrets: document.secrets,
+            secrets,
             places,
         };
         check::limits(&pipeline)?;
@@ -287,15 +292,6 @@ pub(super) fn table_entries<'a>(document: &Document, entry: &'a Entry, path: &[&
 /// The path, absolute and without `.` in it.
 pub(super) fn resolve(base: &Path, path: &Path) -> PathBuf {
     base.join(path).components().collect()
-}
-
-/// A path becomes absolute; a URL stays.
-fn resolve_store(base: &Path, store: &str) -> String {
-    if store.is_empty() || store.contains("://") || store.starts_with("memory:") {
-        store.to_owned()
-    } else {
-        resolve(base, Path::new(store)).to_string_lossy().into_owned()
-    }
 }
 
 fn graph(

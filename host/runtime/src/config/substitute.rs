@@ -84,8 +84,8 @@ fn look_up(reference: &str, base: &Path, environment: Environment<'_>) -> Result
 }
 
 impl Secrets {
-    /// As it is, and as it stands within a JSON string.
-    fn remember(&mut self, value: &str, reference: &str) {
+    /// Masks `value` as it is, and as it stands within a JSON string.
+    pub(super) fn remember(&mut self, value: &str, reference: &str) {
         self.add(value, reference);
         let quoted = serde_json::Value::from(value).to_string();
         self.add(&quoted[1..quoted.len() - 1], reference);

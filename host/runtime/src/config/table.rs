@@ -40,7 +40,10 @@ pub struct Job {
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Checkpoint {
     /// Where checkpoints are kept: a folder relative to the pipeline file, or a URL (`file:///…`, `s3://BUCKET/PREFIX`,
-    /// `memory:///` for a trial that keeps nothing). Must be readable by whichever machine restarts the job.
+    /// `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `memory:///` for a trial that keeps nothing). Must be readable by whichever
+    /// machine restarts the job. What opens the store of a cloud comes from the environment: `AWS_ACCESS_KEY_ID`,
+    /// `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT` (and `AWS_ALLOW_HTTP=true`) for other servers than Amazon's; `GOOGLE_…`;
+    /// `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY`; or the machine's own role. A server of S3 must know `If-None-Match: *`.
     /// Default: `./checkpoints`.
     pub store: String,
     /// From the start of one checkpoint to the start of the next. Shorter: less is done again after a failure and exactly-once

@@ -106,6 +106,27 @@ fn an_exchange_left_out_follows_from_key_and_parallelism() {
 }
 
 #[test]
+fn what_opens_the_store_of_a_cloud_is_masked_though_no_reference_names_it() {
+    let of = |store: &str| {
+        let text = EXAMPLE.replace("\"./checkpoints\"", &format!("\"{store}\""));
+        let environment = |name: &str| Some(format!("value-of-{name}"));
+        let pipeline = Pipeline::parse(Path::new("p.toml"), &text, &environment).unwrap();
+        assert!(pipeline.checkpoint.store.ends_with(store.trim_start_matches('.')));
+        pipeline.secrets
+    };
+    for (store, name) in [
+        ("s3://bucket/x", "AWS_SECRET_ACCESS_KEY"),
+        ("s3://bucket", "AWS_SESSION_TOKEN"),
+        ("gs://bucket/x", "GOOGLE_SERVICE_ACCOUNT_KEY"),
+        ("az://container/x", "AZURE_STORAGE_ACCOUNT_KEY"),
+    ] {
+        let said = format!("403: value-of-{name} is wrong");
+        assert_eq!(of(store).mask(&said), format!("403: ${{env:{name}}} is wrong"));
+        assert_eq!(of("./checkpoints").mask(&said), said, "nothing of it is used");
+    }
+}
+
+#[test]
 fn what_a_reference_brought_in_is_used_and_masked() {
     let text = EXAMPLE.replace("\"per_aircraft.wasm\"", "\"${env:WORD}/a.wasm\"");
     let pipeline = parse(&text).unwrap();
