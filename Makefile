@@ -37,11 +37,13 @@ lint: ## Check formatting, clippy and, where installed, cargo-deny
 	else echo "cargo-deny is not installed: licences not checked (CONTRIBUTING.md says how)"; fi
 
 test: ## Build all and run every test
-	@scripts/setup python probes
+	@scripts/setup python probes servers
 	@$(MAKE) build guests
 	@scripts/probes
+	@scripts/servers
 	@$(ENV) say "tests"; cargo test "$${wasmill_packages[@]}"
 	@scripts/probes --skipped
+	@scripts/servers --skipped
 
 demo: ## Fetch 336,776 flights, stream them, kill the job half-way, compare
 	@scripts/setup fetch

@@ -49,6 +49,7 @@ impl Pipeline {
 #[derive(Debug)]
 pub struct Job {
     folder: TempDir,
+    environment: Vec<(String, String)>,
 }
 
 impl Job {
@@ -58,9 +59,16 @@ impl Job {
     /// Where the folder cannot be written.
     #[must_use]
     pub fn new(pipeline: &Pipeline) -> Self {
-        let job = Self { folder: tempfile::tempdir().expect("a temporary folder can be made") };
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let job = Self { folder, environment: Vec::new() };
         job.change(pipeline);
         job
+    }
+
+    /// The same with these variables in the environment of its processes.
+    #[must_use]
+    pub fn within(self, environment: Vec<(String, String)>) -> Self {
+        Self { environment, ..self }
     }
 
     /// Puts another pipeline file in the place of the present one; what the job left in its folder stays.
@@ -121,6 +129,7 @@ impl Job {
             .args(command)
             .arg(self.file())
             .args(arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(stream("stdout"))
             .stderr(stream("stderr"))
@@ -295,7 +304,7 @@ impl Finished {
 }
 
 #[track_caller]
-fn poll(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn poll(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = deadline();
     while !holds() {
         assert!(now() < deadline, "{what} did not come in {PATIENCE:?}");

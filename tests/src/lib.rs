@@ -7,9 +7,12 @@ mod job;
 pub mod lines;
 mod output;
 pub mod probe;
+pub mod proxy;
+mod server;
 
 pub use job::{Finished, Job, Pipeline, Running, memory_of};
 pub use output::Output;
+pub use server::{SERVERS, Server};
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -73,22 +76,27 @@ impl Harness {
     /// # Panics
     /// Where it was neither built nor left out.
     #[must_use]
-    #[expect(clippy::print_stderr, reason = "what is skipped is never silent")]
     pub fn probe(&self, name: &str) -> Option<PathBuf> {
         static LEFT_OUT: OnceLock<String> = OnceLock::new();
-        let left_out = LEFT_OUT.get_or_init(|| {
-            self.finish(Command::new(self.root.join("scripts/probes")).arg("--offline"));
-            let list = self.target.join("guests-skipped");
-            std::fs::read_to_string(&list).unwrap_or_else(|error| panic!("{}: {error}", list.display()))
-        });
-        let reason = left_out.lines().find(|line| line.split_once(':').is_some_and(|(left_out, _)| left_out == name));
-        match reason {
-            Some(reason) => {
-                eprintln!("skipped: {reason}");
-                None
-            }
-            None => Some(self.guest(name)),
-        }
+        let left_out = LEFT_OUT.get_or_init(|| self.left_out("probes", "guests-skipped"));
+        is_there(name, left_out).then(|| self.guest(name))
+    }
+
+    /// Whether there is an S3 server of this name; that it could not be had is said on standard error.
+    pub(crate) fn has_server(&self, name: &str) -> bool {
+        static LEFT_OUT: OnceLock<String> = OnceLock::new();
+        is_there(name, LEFT_OUT.get_or_init(|| self.left_out("servers", "servers-skipped")))
+    }
+
+    /// What a script leaves out, as it lists it.
+    fn left_out(&self, script: &str, list: &str) -> String {
+        self.finish(Command::new(self.root.join("scripts").join(script)).arg("--offline"));
+        let list = self.target.join(list);
+        std::fs::read_to_string(&list).unwrap_or_else(|error| panic!("{}: {error}", list.display()))
+    }
+
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
     }
 
     /// A test binary lies in `TARGET/PROFILE/deps`.
@@ -118,4 +126,11 @@ impl Harness {
         let ran = command.output().unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         assert!(ran.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&ran.stderr));
     }
+}
+
+/// Whether the list of what is left out does not have `name`.
+#[expect(clippy::print_stderr, reason = "what is skipped is never silent")]
+fn is_there(name: &str, left_out: &str) -> bool {
+    let reason = left_out.lines().find(|line| line.split_once(':').is_some_and(|(left_out, _)| left_out == name));
+    reason.inspect(|reason| eprintln!("skipped: {reason}")).is_none()
 }
