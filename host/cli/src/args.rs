@@ -68,7 +68,7 @@ pub enum Command {
     /// Show how a running job is doing
     Status(Status),
 
-    /// Look at a job's checkpoints
+    /// Look at a job's checkpoints, check and delete them
     #[command(subcommand)]
     Checkpoints(Checkpoints),
 
@@ -180,6 +180,56 @@ pub enum Checkpoints {
     List {
         /// The pipeline file
         pipeline: PathBuf,
+    },
+
+    /// Show what a checkpoint holds: operators, states, subtasks, files
+    #[command(
+        after_help = "Examples:\n  wasmill checkpoints show pipeline.toml\n  wasmill checkpoints show pipeline.toml 12 --json"
+    )]
+    Show {
+        /// The pipeline file
+        pipeline: PathBuf,
+
+        /// The checkpoint, by its number in `wasmill checkpoints list` [default: the one that a restart restores]
+        #[arg(value_parser = checkpoint)]
+        checkpoint: Option<CheckpointId>,
+    },
+
+    /// Read everything that checkpoints name and compare it with its checksums; changes nothing
+    #[command(after_help = "\
+Examples:
+  wasmill checkpoints verify pipeline.toml        every checkpoint that is kept
+  wasmill checkpoints verify pipeline.toml 12     this one
+
+Exit codes: 0 all is there, 2 no such checkpoint, 3 an object is missing or damaged, 4 the store could not be read")]
+    Verify {
+        /// The pipeline file
+        pipeline: PathBuf,
+
+        /// Only this checkpoint, by its number in `wasmill checkpoints list`
+        #[arg(value_parser = checkpoint)]
+        checkpoint: Option<CheckpointId>,
+    },
+
+    /// Delete a checkpoint and what no other one needs, also beside a job that runs
+    #[command(after_help = "\
+Examples:
+  wasmill checkpoints delete pipeline.toml 12
+  wasmill checkpoints delete pipeline.toml 14 --force     also the one that a restart would restore
+
+Exit codes: 0 deleted, 2 no such checkpoint, 3 a restart restores it and --force is missing, 4 the store could not be reached")]
+    Delete {
+        /// The pipeline file
+        pipeline: PathBuf,
+
+        /// The checkpoint, by its number in `wasmill checkpoints list`
+        #[arg(value_parser = checkpoint)]
+        checkpoint: CheckpointId,
+
+        /// Delete it although a restart would restore it: a restart then restores the newest one that is left, or begins with
+        /// nothing. A job that runs is over
+        #[arg(long)]
+        force: bool,
     },
 }
 

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use wasmill_core::fault::Fault;
 
-use crate::args::{Args, Checkpoints, Command, Document};
+use crate::args::{Args, Command, Document};
 use crate::exit::Exit;
 use crate::logging::Screen;
 
@@ -52,7 +52,7 @@ fn execute(args: &Args, screen: &Screen) -> Result<Exit, Fault> {
         Command::Inspect { component } => inspect::inspect(component, json),
         Command::Wit => Ok(show::print(wasmill_runtime::guest::WIT)),
         Command::Status(options) => status::status(options, json, screen),
-        Command::Checkpoints(Checkpoints::List { pipeline }) => checkpoints::list(pipeline, json, screen),
+        Command::Checkpoints(command) => checkpoints::execute(command, json, screen),
         Command::Docs { document: Document::Pipeline } => Ok(show::print(&wasmill_runtime::config::docs::markdown())),
         Command::Docs { document: Document::Metrics } => Ok(show::print(&wasmill_runtime::telemetry::docs::markdown())),
     }

@@ -105,6 +105,13 @@ pub fn component_attempt(object: &str) -> Option<Attempt> {
     number(attempt).map(Attempt)
 }
 
+/// The checksum of the object's bytes that its name holds; a manifest's name holds none.
+#[must_use]
+pub fn digest(object: &str) -> Option<Digest> {
+    let name = object.strip_prefix("files/").or_else(|| object.strip_prefix("components/"))?;
+    name.split_once('-')?.0.parse().ok()
+}
+
 /// Whether `object` is a plain relative name: what a manifest names can never lead out of the job's folder.
 #[must_use]
 pub fn is_relative(object: &str) -> bool {
@@ -143,6 +150,9 @@ mod tests {
         let object = file(digest, CheckpointId(7), Attempt(2));
         assert_eq!(file_origin(&object), Some((CheckpointId(7), Attempt(2))));
         assert_eq!(component_attempt(&component(digest, Attempt(3))), Some(Attempt(3)));
+        assert_eq!(super::digest(&object), Some(digest));
+        assert_eq!(super::digest(&component(digest, Attempt(3))), Some(digest));
+        assert_eq!(super::digest(&manifest(CheckpointId(1))), None);
         assert_eq!(manifest_checkpoint(&manifest(CheckpointId(u64::MAX))), Some(CheckpointId(u64::MAX)));
         for other in
             ["files/x-1-2", "files/-1-2", "checkpoints/+7/manifest.json", "components/x", &format!("{object}-1")]

@@ -3,6 +3,7 @@
 //! Owns the order of store requests by which the rules of `wasmill_core::checkpoint::log` hold (I5, I6). Does not own the rules, nor
 //! what is deleted.
 
+mod deletion;
 mod error;
 #[cfg(test)]
 pub(super) mod tests;
@@ -19,6 +20,7 @@ use wasmill_core::checkpoint::sealed::Sealed;
 use wasmill_core::digest::Digest;
 use wasmill_core::id::{Attempt, CheckpointId, JobId};
 
+pub use self::deletion::{Deleted, Deletion};
 pub use self::error::Error;
 use crate::blob::{Blob, Put};
 use crate::clock::SharedClock;
@@ -166,7 +168,7 @@ impl Journal {
     /// Stores the manifest, then says in the log that it is prepared (I5).
     ///
     /// # Errors
-    /// [`Error::Fenced`]; a manifest that does not add up; a store that fails.
+    /// [`Error::Fenced`]; [`Error::Deletion`]; a manifest that does not add up; a store that fails.
     pub async fn prepare(&mut self, manifest: &Manifest) -> Result<(), Error> {
         let attempt = self.claim()?.attempt;
         self.state.check_fence(attempt)?;
@@ -204,7 +206,7 @@ impl Journal {
     /// Says in the log that the checkpoints are neither restored nor referred to any more. Only then may their objects go.
     ///
     /// # Errors
-    /// [`Error::Fenced`]; a checkpoint that is not there, or is what a restart restores; a store that fails.
+    /// [`Error::Fenced`]; a checkpoint that was not there, or is what a restart restores; a store that fails.
     pub async fn retire(&mut self, checkpoints: Vec<CheckpointId>) -> Result<(), Error> {
         self.append(Entry::Retired { checkpoints }).await
     }
@@ -277,13 +279,30 @@ impl Journal {
     }
 
     /// Appends `entry` as this journal's attempt, or learns that the attempt is over.
-    async fn append(&mut self, entry: Entry) -> Result<(), Error> {
+    async fn append(&mut self, mut entry: Entry) -> Result<(), Error> {
         loop {
             let (attempt, writer) = self.claim().map(|claim| (claim.attempt, claim.writer.clone()))?;
             self.state.check_fence(attempt)?;
             let record = self.record(attempt, &writer, entry.clone())?;
             match self.create(&record).await? {
                 Created::Own => return self.apply(&record),
+                // Somebody deleted checkpoints by hand, which ends no attempt.
+                Created::Taken(other)
+                    if other.attempt == attempt && other.writer != writer && other.entry.is_retired() =>
+                {
+                    self.apply(&other)?;
+                    match &mut entry {
+                        // What it refers to may be gone.
+                        Entry::Prepared { checkpoint, .. } => return Err(Error::Deletion { checkpoint: *checkpoint }),
+                        Entry::Retired { checkpoints } => {
+                            checkpoints.retain(|id| self.state.checkpoint(*id).is_some());
+                            if checkpoints.is_empty() {
+                                return Ok(());
+                            }
+                        }
+                        _ => {}
+                    }
+                }
                 // An earlier entry of ours, of which the store said that it failed.
                 Created::Taken(other) if other.writer == writer => {
                     self.apply(&other)?;

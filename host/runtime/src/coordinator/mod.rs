@@ -5,3 +5,4 @@
 pub mod journal;
 pub mod retention;
 pub mod run;
+pub mod verify;

@@ -67,6 +67,12 @@ impl Retention {
         rules::dangling(checkpoint, parts, &self.retained)
     }
 
+    /// Checkpoints were deleted by hand, with what they alone named.
+    pub fn deleted(&mut self, journal: &Journal) {
+        self.retained.retain(|id, _| journal.state().checkpoint(*id).is_some());
+        self.unreadable.retain(|id| journal.state().checkpoint(*id).is_some());
+    }
+
     /// A manifest was prepared.
     pub fn prepared(&mut self, manifest: &Manifest) {
         self.retained.insert(manifest.checkpoint, rules::objects(manifest));
@@ -78,6 +84,7 @@ impl Retention {
     /// # Errors
     /// [`Error::Fenced`]; a log that cannot be written. Failed deletions are only logged.
     pub async fn collect(&mut self, journal: &mut Journal, oldest: Option<CheckpointId>) -> Result<(), Error> {
+        self.deleted(journal);
         let retiring = rules::to_retire(journal.state(), self.keep);
         if !retiring.is_empty() {
             let before = journal.upcoming_checkpoint()?;

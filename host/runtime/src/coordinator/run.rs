@@ -222,12 +222,17 @@ impl Coordinator {
     async fn complete(&mut self, complete: Complete<Part>) -> Result<(), Fault> {
         let (checkpoint, triggered) = (complete.checkpoint(), complete.triggered());
         let manifest = self.manifest(complete)?;
-        // A subtask that had not heard of the last decision yet may refer to what has been deleted since.
-        if let Some((subtask, object)) = self.retention.dangling(checkpoint, &manifest.parts) {
-            let why = format!("{subtask} refers to {object}, which no retained checkpoint has");
-            return self.give_up(checkpoint, &Reason::Aborted(why));
+        loop {
+            // A subtask that had not heard of the last decision yet may refer to what has been deleted since.
+            if let Some((subtask, object)) = self.retention.dangling(checkpoint, &manifest.parts) {
+                let why = format!("{subtask} refers to {object}, which no retained checkpoint has");
+                return self.give_up(checkpoint, &Reason::Aborted(why));
+            }
+            match self.journal.prepare(&manifest).await {
+                Err(error) if error.is_deletion() => self.retention.deleted(&self.journal),
+                prepared => break prepared?,
+            }
         }
-        self.journal.prepare(&manifest).await?;
         self.retention.prepared(&manifest);
         let permit = self.journal.decide(checkpoint).await?;
         self.send_to_all(Command::Decided(permit.checkpoint()));

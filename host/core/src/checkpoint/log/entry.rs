@@ -96,6 +96,14 @@ pub enum Entry {
     },
 }
 
+impl Entry {
+    /// Whether it retires checkpoints: the one entry that another than the attempt may append beside it.
+    #[must_use]
+    pub fn is_retired(&self) -> bool {
+        matches!(self, Self::Retired { .. })
+    }
+}
+
 /// What an attempt starts from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

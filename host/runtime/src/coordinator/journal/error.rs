@@ -115,6 +115,32 @@ pub enum Error {
         /// What could be restored in its place.
         others: Vec<CheckpointId>,
     },
+    /// It is what a restart restores.
+    #[error(
+        "checkpoint {checkpoint} is what a restart of job `{job}` restores, and stays. To delete it all the same, and let a restart restore the one before it, use --force"
+    )]
+    Current {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The job.
+        job: JobId,
+    },
+    /// It may become the newest at any moment.
+    #[error(
+        "checkpoint {checkpoint} of job `{job}` is not decided yet, and may be at any moment: try again once the job has gone on, or has ended"
+    )]
+    InProgress {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The job.
+        job: JobId,
+    },
+    /// Checkpoints were deleted by hand while this one was being prepared: what it refers to must be looked at again.
+    #[error("checkpoints were deleted by hand while checkpoint {checkpoint} was prepared")]
+    Deletion {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+    },
     /// A manifest that must not be written.
     #[error("checkpoint {checkpoint} cannot be prepared: of its manifest, {source}")]
     NoManifest {
@@ -151,10 +177,22 @@ impl Error {
             | Self::Broken { .. }
             | Self::Gap { .. }
             | Self::NoLog { .. }
+            | Self::Current { .. }
+            | Self::InProgress { .. }
             | Self::Damaged { .. } => FaultKind::Refused,
             Self::Unknown { .. } | Self::Order { source: log::Error::NotDecided { .. }, .. } => FaultKind::User,
-            Self::Order { .. } | Self::Refused(_) | Self::NotStarted | Self::NoManifest { .. } => FaultKind::Internal,
+            Self::Order { .. }
+            | Self::Refused(_)
+            | Self::NotStarted
+            | Self::Deletion { .. }
+            | Self::NoManifest { .. } => FaultKind::Internal,
         }
+    }
+
+    /// Whether checkpoints were deleted by hand meanwhile: the same may be tried again.
+    #[must_use]
+    pub fn is_deletion(&self) -> bool {
+        matches!(self, Self::Deletion { .. })
     }
 
     /// Whether another attempt has taken over.
