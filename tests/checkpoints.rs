@@ -169,3 +169,22 @@ fn reading_and_deleting_beside_a_running_job_does_it_no_harm() {
     assert!(sorted(&job) == sorted(&whole));
     job.command(&["checkpoints", "verify"], &[]).expect_code(0);
 }
+
+#[test]
+fn a_damaged_file_of_the_newest_checkpoint_stops_the_job_with_its_name_and_the_way_on() {
+    for damage in [|file: &Path| flip(file), |file: &Path| std::fs::remove_file(file).expect("it can be removed")] {
+        let job = ended();
+        let all = ids(&job);
+        let older: Vec<_> = objects(&job, &all[1]);
+        let own = objects(&job, &all[2]).into_iter().filter(|object| object.starts_with("files/"));
+        let object = own.into_iter().find(|object| !older.contains(object)).expect("it uploaded something");
+        damage(&store(&job).join(&object));
+        let before = job.output("out").lines.len();
+        let refused = job.run(&[]).expect_code(3);
+        for told in [object.as_str(), &format!("--from {}", all[1]), &format!("checkpoint {}", all[2])] {
+            assert!(refused.stderr.contains(told), "{told}: {}", refused.stderr);
+        }
+        assert_eq!(job.output("out").lines.len(), before, "nothing older and nothing empty was taken");
+        job.run(&["--from", &all[1]]).expect_code(0);
+    }
+}

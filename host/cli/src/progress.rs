@@ -85,6 +85,17 @@ impl Totals {
 fn line(status: &JobStatus) -> String {
     let totals = Totals::of(status);
     let phase = if status.phase == Phase::Running { String::new() } else { format!(" {}", status.phase.as_str()) };
+    if let Some(restoring) = &status.restoring {
+        let share = restoring.bytes as f64 / restoring.bytes_total.max(1) as f64;
+        return format!(
+            "{} restoring checkpoint {} | {} of {}, {}",
+            status.job,
+            restoring.checkpoint,
+            show::bytes(restoring.bytes),
+            show::bytes(restoring.bytes_total),
+            show::percent(share),
+        );
+    }
     let mut line = format!(
         "{}{phase} | {} records, {} | state {} entries, {}",
         status.job,
@@ -111,6 +122,10 @@ fn line(status: &JobStatus) -> String {
 }
 
 fn log(status: &JobStatus) {
+    if let Some(restoring) = &status.restoring {
+        let (checkpoint, bytes, of) = (restoring.checkpoint, restoring.bytes, restoring.bytes_total);
+        return tracing::info!(%checkpoint, bytes, of, "restoring");
+    }
     let totals = Totals::of(status);
     let last = status.last_checkpoint.as_ref();
     tracing::info!(

@@ -69,6 +69,10 @@ fn page(status: &JobStatus) -> String {
     if let Some(failure) = &status.last_failure {
         page.push_str(&format!("last failure: {failure}\n"));
     }
+    if let Some(restoring) = &status.restoring {
+        let (done, total) = (show::bytes(restoring.bytes), show::bytes(restoring.bytes_total));
+        page.push_str(&format!("restoring checkpoint {}: {done} of {total} downloaded\n", restoring.checkpoint));
+    }
     let subtasks: Vec<_> = status.subtasks.iter().map(row).collect();
     let head = [
         "subtask",

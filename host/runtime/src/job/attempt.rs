@@ -127,11 +127,11 @@ impl Claimed {
         let plan = restored.as_ref().map(|manifest| plan(manifest, options)).transpose()?;
         let store = Store { blob: journal.blob().clone(), names: journal.names().clone(), attempt };
         let from = (&store.blob, &store.names);
-        let fetched = match &plan {
+        let fetched = match restored.as_ref().map(|manifest| manifest.checkpoint).zip(plan.as_ref()) {
             None => None,
             Some(plan) => {
                 let into = dir.join("restored");
-                let fetch = restore::fetch(plan, from, &into, clock);
+                let fetch = restore::fetch(plan, from, &into, clock, board);
                 match runtime.block_on(unless_stopped(options.stopping.clone(), fetch)) {
                     None => return Ok(Ending::Stopped),
                     Some(fetched) => Some(fetched.map_err(|fault| unrestored(fault, restored.as_ref(), &journal))?),

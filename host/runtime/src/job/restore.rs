@@ -15,13 +15,14 @@ use wasmill_core::checkpoint::names::Names;
 use wasmill_core::checkpoint::restore::{Plan, Share};
 use wasmill_core::contract::OperatorContract;
 use wasmill_core::fault::Fault;
-use wasmill_core::id::{OperatorUid, SubtaskId};
+use wasmill_core::id::{CheckpointId, OperatorUid, SubtaskId};
 
 use super::operator::specs;
 use crate::blob::Blob;
 use crate::clock::SharedClock;
 use crate::snapshot;
 use crate::state::{self, Elements, Restore, SharedMemory};
+use crate::telemetry::StatusBoard;
 
 /// Parts that are downloaded at once.
 const AT_ONCE: usize = 4;
@@ -46,15 +47,16 @@ pub(super) struct Fetched {
     pub took: Duration,
 }
 
-/// Downloads every share of `plan` below `dir`.
+/// Downloads every share of `plan` below `dir`; `board` shows how far it has come.
 ///
 /// # Errors
 /// An object that is missing or damaged, a full disk, a store that does not answer.
 pub(super) async fn fetch(
-    plan: &Plan<'_>,
+    (checkpoint, plan): (CheckpointId, &Plan<'_>),
     (blob, names): (&Blob, &Names),
     dir: &Path,
     clock: &SharedClock,
+    board: &StatusBoard,
 ) -> Result<Fetched, Fault> {
     let begin = clock.monotonic();
     let mut folders: BTreeMap<SubtaskId, (PathBuf, &Part)> = BTreeMap::new();
@@ -70,8 +72,9 @@ pub(super) async fn fetch(
     }
     let downloads = folders.values().filter_map(|(folder, part)| part.state.as_ref().map(|state| (folder, state)));
     let bytes = downloads.clone().flat_map(|(_, state)| &state.files).map(|file| file.length).sum();
+    board.restoring(checkpoint, bytes);
     stream::iter(downloads)
-        .map(|(folder, state)| snapshot::download(state, folder, blob, names))
+        .map(|(folder, state)| snapshot::download(state, folder, (blob, names), |bytes| board.downloaded(bytes)))
         .buffer_unordered(AT_ONCE)
         .try_collect::<()>()
         .await?;

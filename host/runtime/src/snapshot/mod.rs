@@ -84,12 +84,18 @@ pub async fn remove(dir: &Path) -> Result<(), Error> {
     }
 }
 
-/// Downloads the files of `state` into the folder `dir`, which is made anew: whatever was in it is gone.
+/// Downloads the files of `state` into the folder `dir`, which is made anew: whatever was in it is gone. `done` is told the length
+/// of each file that is there.
 ///
 /// # Errors
 /// Files of a kind that this version cannot read; a missing or damaged object, by its name; a store that fails. Nothing is
 /// left in `dir` then.
-pub async fn download(state: &PartState, dir: &Path, blob: &Blob, names: &Names) -> Result<(), Error> {
+pub async fn download(
+    state: &PartState,
+    dir: &Path,
+    (blob, names): (&Blob, &Names),
+    done: impl Fn(u64),
+) -> Result<(), Error> {
     if StateBackend::named(&state.backend).is_none() || state.rows != ROWS {
         return Err(Error::Kind { backend: state.backend.clone(), rows: state.rows });
     }
@@ -102,9 +108,12 @@ pub async fn download(state: &PartState, dir: &Path, blob: &Blob, names: &Names)
         cause,
     })?;
     let result = stream::iter(&state.files)
-        .map(|file| fetch(file, dir, blob, names))
+        .map(|file| async move { fetch(file, dir, blob, names).await.map(|()| file.length) })
         .buffer_unordered(FILES_AT_ONCE)
-        .try_collect::<()>()
+        .try_for_each(|bytes| {
+            done(bytes);
+            std::future::ready(Ok(()))
+        })
         .await;
     if result.is_err() {
         remove(dir).await?;

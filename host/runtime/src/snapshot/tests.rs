@@ -72,7 +72,7 @@ async fn what_comes_back_is_what_went() {
     let to = dir.path().join("part");
     std::fs::create_dir(&to).unwrap();
     std::fs::write(to.join("left behind"), "x").unwrap();
-    download(&stored.state, &to, &blob, &names()).await.unwrap();
+    download(&stored.state, &to, (&blob, &names()), |_| {}).await.unwrap();
     assert_eq!(read(&to), files, "and nothing else");
 }
 
@@ -93,7 +93,7 @@ async fn a_snapshot_uploads_only_what_the_last_decided_one_does_not_have() {
         let (by, _) = names::file_origin(&file.object).unwrap();
         assert_eq!(by.0 == 1, file.name == "000007.sst", "{}", file.name);
     }
-    download(&second.state, dir.path(), &blob, &names()).await.unwrap();
+    download(&second.state, dir.path(), (&blob, &names()), |_| {}).await.unwrap();
     assert_eq!(read(dir.path()), files);
     // After a restore of these files as they are, the next snapshot goes on from them.
     let third = stored(&files, &Inventory::restored(&second.state), &blob, 3).await.unwrap();
@@ -132,7 +132,7 @@ async fn c8_damage_is_named_and_nothing_half_fetched_remains() {
             None => blob.delete(&object).await.unwrap(),
         }
         let to = dir.path().join("part");
-        let error = download(&stored.state, &to, &blob, &names()).await.unwrap_err();
+        let error = download(&stored.state, &to, (&blob, &names()), |_| {}).await.unwrap_err();
         assert!(error.to_string().contains(&object), "{error}");
         assert_eq!(error.kind(), FaultKind::Refused);
         assert!(!to.exists());
@@ -143,7 +143,7 @@ async fn c8_damage_is_named_and_nothing_half_fetched_remains() {
 async fn files_of_a_later_kind_are_refused() {
     let state = PartState { backend: "slate".to_owned(), rows: 1, files: vec![], counts: Counts::default() };
     let dir = TempDir::new().unwrap();
-    let error = download(&state, dir.path(), &memory(), &names()).await.unwrap_err();
+    let error = download(&state, dir.path(), (&memory(), &names()), |_| {}).await.unwrap_err();
     assert!(matches!(&error, Error::Kind { backend, .. } if backend == "slate"), "{error}");
 }
 
@@ -161,7 +161,7 @@ proptest! {
         runtime.block_on(async {
             let (blob, dir) = (memory(), TempDir::new().unwrap());
             let stored = stored(&files, &Inventory::new(), &blob, 1).await.unwrap();
-            download(&stored.state, dir.path(), &blob, &names()).await.unwrap();
+            download(&stored.state, dir.path(), (&blob, &names()), |_| {}).await.unwrap();
             assert!(read(dir.path()) == files);
         });
     }

@@ -92,6 +92,17 @@ pub struct RestoreReport {
     pub bytes: u64,
 }
 
+/// A restore on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restoring {
+    /// The checkpoint.
+    pub checkpoint: CheckpointId,
+    /// Bytes to download.
+    pub total: u64,
+    /// Bytes downloaded and checked so far.
+    pub done: u64,
+}
+
 /// The job's state for people. A cheap clone writes on the same board.
 #[derive(Debug, Clone)]
 pub struct StatusBoard(Arc<Mutex<Inner>>);
@@ -111,6 +122,7 @@ struct Inner {
     were_slowest: BTreeSet<(SubtaskId, String)>,
     checkpoint: Option<CheckpointReport>,
     restore: Option<RestoreReport>,
+    restoring: Option<Restoring>,
     failure: Option<String>,
 }
 
@@ -143,6 +155,8 @@ pub struct Snapshot {
     pub checkpoint: Option<CheckpointReport>,
     /// The last restore.
     pub restore: Option<RestoreReport>,
+    /// The restore that is on its way.
+    pub restoring: Option<Restoring>,
     /// The last failure.
     pub failure: Option<String>,
 }
@@ -164,6 +178,7 @@ impl StatusBoard {
             were_slowest: BTreeSet::new(),
             checkpoint: None,
             restore: None,
+            restoring: None,
             failure: None,
         })))
     }
@@ -192,6 +207,7 @@ impl StatusBoard {
         let mut inner = self.0.lock();
         inner.restarts += 1;
         inner.failure = Some(failure);
+        inner.restoring = None;
         inner.phase = Phase::Restarting;
     }
 
@@ -208,9 +224,22 @@ impl StatusBoard {
         self.0.lock().failed += 1;
     }
 
+    /// The download of a checkpoint begins: `total` bytes of files.
+    pub fn restoring(&self, checkpoint: CheckpointId, total: u64) {
+        self.0.lock().restoring = Some(Restoring { checkpoint, total, done: 0 });
+    }
+
+    /// So many bytes more were downloaded.
+    pub fn downloaded(&self, bytes: u64) {
+        if let Some(restoring) = &mut self.0.lock().restoring {
+            restoring.done += bytes;
+        }
+    }
+
     /// An attempt restored its state.
     pub fn restored(&self, report: RestoreReport) {
         let mut inner = self.0.lock();
+        inner.restoring = None;
         metric::observe_restore(&inner.job, &report);
         inner.restore = Some(report);
     }
@@ -240,6 +269,7 @@ impl StatusBoard {
             were_slowest: inner.were_slowest.clone(),
             checkpoint: inner.checkpoint.clone(),
             restore: inner.restore.clone(),
+            restoring: inner.restoring,
             failure: inner.failure.clone(),
         }
     }

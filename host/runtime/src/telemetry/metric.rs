@@ -134,6 +134,10 @@ metrics! {
         "How long attempts took to begin: `download`, `open` (the state), `total` until records flowed.";
     RESTORE_BYTES = "wasmill_restore_bytes", Gauge, "bytes", JOB,
         "Bytes that the last restore downloaded.";
+    RESTORING_DONE = "wasmill_restoring_bytes", Gauge, "bytes", JOB,
+        "Bytes that the restore on its way has downloaded and checked; 0 where there is none.";
+    RESTORING_TOTAL = "wasmill_restoring_bytes_of", Gauge, "bytes", JOB,
+        "Bytes that it has to download.";
 }
 
 impl Metric {

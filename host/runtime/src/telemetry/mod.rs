@@ -9,7 +9,7 @@ pub mod metric;
 mod recorder;
 pub mod status;
 
-pub use board::{CheckpointReport, Phase, RestoreReport, Snapshot, StatusBoard};
+pub use board::{CheckpointReport, Phase, RestoreReport, Restoring, Snapshot, StatusBoard};
 pub use meter::{CacheTally, DropReason, Reading, Renewal, Role, SlowestSplit, StateTally, SubtaskMeter};
 pub use recorder::Recorder;
 pub use status::{JobStatus, Monitor};

@@ -75,6 +75,9 @@ fn show(board: &Snapshot, now: Timestamp) {
     if let Some(restore) = &board.restore {
         metric::RESTORE_BYTES.set(job_labels, count(restore.bytes));
     }
+    let (done, total) = board.restoring.map_or((0, 0), |restoring| (restoring.done, restoring.total));
+    metric::RESTORING_DONE.set(job_labels, count(done));
+    metric::RESTORING_TOTAL.set(job_labels, count(total));
     for (subtask, split) in &board.were_slowest {
         let is_it = board.slowest.as_ref().is_some_and(|(now, slowest)| (now, &slowest.split) == (subtask, split));
         let labels = [job, subtask.uid.as_str(), &subtask.index.to_string(), split];

@@ -13,7 +13,7 @@ use wasmill_core::graph::NodeKind;
 use wasmill_core::id::{Attempt, CheckpointId, JobId, OperatorUid, StateName, SubtaskId, SubtaskIndex};
 use wasmill_core::time::Timestamp;
 
-use super::board::{CheckpointReport, Phase, RestoreReport, Snapshot, StatusBoard};
+use super::board::{CheckpointReport, Phase, RestoreReport, Restoring, Snapshot, StatusBoard};
 use super::meter::{DropReason, Reading, Role};
 use crate::clock::SharedClock;
 
@@ -49,6 +49,9 @@ pub struct JobStatus {
     pub last_checkpoint: Option<CheckpointStatus>,
     /// How the attempt began.
     pub last_restore: Option<RestoreStatus>,
+    /// The restore that is on its way.
+    #[serde(default)]
+    pub restoring: Option<RestoringStatus>,
 }
 
 /// A subtask's status. Counters are since its attempt began; rates and shares of the last ten seconds or so.
@@ -164,6 +167,18 @@ pub struct RestoreStatus {
     pub bytes: u64,
 }
 
+/// A restore on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RestoringStatus {
+    /// The checkpoint.
+    pub checkpoint: CheckpointId,
+    /// Bytes downloaded and checked so far.
+    pub bytes: u64,
+    /// Bytes to download.
+    pub bytes_total: u64,
+}
+
 /// Takes a job's status, again and again. A cheap clone looks at the same job.
 #[derive(Clone)]
 pub struct Monitor {
@@ -264,6 +279,7 @@ fn status(board: &Snapshot, subtasks: Vec<SubtaskStatus>, now: Timestamp) -> Job
         checkpoints_failed: board.failed,
         last_checkpoint: board.checkpoint.as_ref().map(CheckpointStatus::from),
         last_restore: board.restore.as_ref().map(RestoreStatus::from),
+        restoring: board.restoring.map(RestoringStatus::from),
     }
 }
 
@@ -348,6 +364,12 @@ impl From<&RestoreReport> for RestoreStatus {
             total_ms: millis(report.total),
             bytes: report.bytes,
         }
+    }
+}
+
+impl From<Restoring> for RestoringStatus {
+    fn from(Restoring { checkpoint, total, done }: Restoring) -> Self {
+        Self { checkpoint, bytes: done, bytes_total: total }
     }
 }
 

@@ -125,3 +125,16 @@ fn a_status_survives_its_json() {
     assert_eq!(json["last-restore"]["download-ms"], 1.5);
     assert_eq!(serde_json::from_value::<JobStatus>(json).unwrap(), status);
 }
+
+#[test]
+fn a_restore_on_its_way_shows_how_far_it_has_come_until_it_is_over() {
+    let Job { board, monitor, .. } = job();
+    assert_eq!(monitor.status().restoring, None);
+    board.restoring(CheckpointId(7), 100);
+    board.downloaded(30);
+    board.downloaded(12);
+    let expected = RestoringStatus { checkpoint: CheckpointId(7), bytes: 42, bytes_total: 100 };
+    assert_eq!(monitor.status().restoring, Some(expected));
+    board.restarting("the store does not answer".to_owned());
+    assert_eq!(monitor.status().restoring, None, "the next attempt begins anew");
+}
