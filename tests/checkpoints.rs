@@ -188,3 +188,47 @@ fn a_damaged_file_of_the_newest_checkpoint_stops_the_job_with_its_name_and_the_w
         job.run(&["--from", &all[1]]).expect_code(0);
     }
 }
+
+#[test]
+fn checkpoints_that_are_young_are_kept_beside_the_newest() {
+    let job = Job::new(
+        &counts("records = 20000\nrate = 20000")
+            .with("interval = \"100ms\"", "interval = \"100ms\"\nretain = 1\nretain-for = \"1h\""),
+    );
+    job.run(&[]).expect_code(0);
+    let kept = ids(&job).len();
+    assert!(kept > 3, "{kept}");
+    job.change(
+        &counts("records = 21000")
+            .with("interval = \"100ms\"", "interval = \"100ms\"\nretain = 1\nretain-for = \"1ms\""),
+    );
+    job.run(&[]).expect_code(0);
+    assert_eq!(ids(&job).len(), 1);
+    job.command(&["checkpoints", "verify"], &[]).expect_code(0);
+}
+
+#[test]
+fn c10_half_written_and_unknown_manifests_are_passed_over_and_cleaned_up() {
+    let job = Job::new(&counts("records = 30000\nrate = 20000"));
+    let manifests = store(&job).join("checkpoints");
+    let mut seen = std::collections::BTreeSet::new();
+    for planted in [&b""[..], b"{\"format\":1,\"wasm", b"no manifest at all"] {
+        let mut running = job.start(&[]);
+        assert!(running.wait_for_log("checkpoint decided", 2), "{}", running.stderr());
+        running.kill();
+        let all = ids(&job);
+        let newest: u64 = all.last().expect("two were decided").parse().expect("a number");
+        assert!(seen.insert(newest), "{newest} was used before");
+        // As a process leaves it that is killed while it writes: of ids that the attempt had reserved.
+        let folder = manifests.join(format!("{:012}", newest + 1));
+        std::fs::create_dir_all(&folder).expect("a folder can be made");
+        std::fs::write(folder.join("manifest.json"), planted).expect("a file can be written");
+        std::fs::write(folder.join("manifest.json#1"), planted).expect("a file can be written");
+        let mut next = job.start(&[]);
+        assert!(next.wait_for_log("records flow", 1), "{}", next.stderr());
+        assert!(next.stderr().contains(&format!("restored={newest}")), "{}", next.stderr());
+        assert!(!folder.exists(), "it was cleaned up");
+        next.kill();
+    }
+    job.run(&[]).expect_code(0);
+}

@@ -46,7 +46,7 @@ fn a_misspelt_key_is_refused_with_line_and_nearest_key() {
     let job = Job::new(&generator("").with("interval", "intervall"));
     let finished = job.run(&[]).expect_code(2);
     let expected = "error: pipeline.toml:4:1: unknown key `intervall` in [checkpoint]; did you mean `interval`?; \
-                    known here: store, interval, mode, retain, timeout\n";
+                    known here: store, interval, mode, retain, retain-for, timeout\n";
     assert_eq!(error_of(&finished, &job), expected);
 }
 

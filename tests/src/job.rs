@@ -241,6 +241,25 @@ impl Running {
         longest
     }
 
+    /// Watches standard output for so long. Returns the longest time in which nothing was added to it.
+    ///
+    /// # Panics
+    /// Where the process ends meanwhile.
+    pub fn longest_silence_for(&mut self, time: Duration) -> Duration {
+        let begin = now();
+        let (mut len, mut since, mut longest) = (self.stdout().len(), begin, Duration::ZERO);
+        while now().duration_since(begin) < time {
+            assert!(!self.has_ended(), "it has ended: {}", self.stderr());
+            let found = self.stdout().len();
+            longest = longest.max(now().duration_since(since));
+            if found > len {
+                (len, since) = (found, now());
+            }
+            pause();
+        }
+        longest
+    }
+
     /// Waits for its end.
     ///
     /// # Panics

@@ -13,14 +13,33 @@ use crate::checkpoint::log::LogState;
 use crate::checkpoint::manifest::{Manifest, Part};
 use crate::checkpoint::names::{self, ObjectName};
 use crate::id::{CheckpointId, SubtaskId};
+use crate::time::Timestamp;
 
-/// The checkpoints to retire so that `keep` decided ones stay: older decided ones, and prepared ones that a newer
-/// decision has passed. What a restart restores always stays.
+/// Most checkpoints that are kept for their age: each entry that ends a block of the log, and each cleaning, names all that are kept.
+pub const MOST_BY_AGE: usize = 1_000;
+
+/// Which decided checkpoints are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// So many of the newest, however old.
+    pub newest: NonZeroU32,
+    /// Also those that were prepared at this time or later, up to [`MOST_BY_AGE`].
+    pub since: Option<Timestamp>,
+}
+
+/// The checkpoints to retire: decided ones that `keep` does not name, and prepared ones that a newer decision has passed. What
+/// a restart restores always stays.
 #[must_use]
-pub fn to_retire(log: &LogState, keep: NonZeroU32) -> Vec<CheckpointId> {
-    let keep = usize::try_from(keep.get()).unwrap_or(usize::MAX);
+pub fn to_retire(log: &LogState, keep: Keep) -> Vec<CheckpointId> {
+    let newest = usize::try_from(keep.newest.get()).unwrap_or(usize::MAX);
     let current = log.in_force().current;
-    let kept: BTreeSet<_> = log.decided().rev().take(keep).map(|stored| stored.checkpoint).chain(current).collect();
+    let young =
+        |place: usize, prepared: Timestamp| place < MOST_BY_AGE && keep.since.is_some_and(|since| prepared >= since);
+    let by_rule = log.decided().rev().enumerate().filter(|(place, stored)| {
+        // `<`: places are counted from 0.
+        *place < newest || young(*place, stored.prepared_at)
+    });
+    let kept: BTreeSet<_> = by_rule.map(|(_, stored)| stored.checkpoint).chain(current).collect();
     let passed = |id: CheckpointId| current.is_some_and(|current| id < current);
     let retires = |stored: &&crate::checkpoint::log::StoredCheckpoint| {
         let id = stored.checkpoint;

@@ -53,9 +53,13 @@ pub struct Checkpoint {
     /// How barriers pass operators with several inputs: `aligned`, an input that is ahead waits for the others.
     /// Default: `aligned`.
     pub mode: CheckpointMode,
-    /// How many decided checkpoints are kept, at least 1; older ones are deleted. Default: `3`.
+    /// How many decided checkpoints are kept, at least 1, however old; of the others those go that `retain-for` does not keep.
+    /// Default: `3`.
     #[schemars(with = "u32", range(min = 1))]
     pub retain: NonZeroU32,
+    /// Decided checkpoints younger than this are kept too, up to 1,000 in all: to go back behind a fault that is found late. They
+    /// share files, so each takes about what changed since the one before. Left out: none is kept for its age.
+    pub retain_for: Option<Duration>,
     /// A checkpoint that takes longer is given up and counted as failed; the job goes on. Default: `10m`.
     pub timeout: Duration,
 }
@@ -191,6 +195,7 @@ impl Default for Checkpoint {
             interval: Duration::secs(10),
             mode: CheckpointMode::Aligned,
             retain: const { NonZeroU32::new(3).expect("3 is not 0") },
+            retain_for: None,
             timeout: Duration::secs(600),
         }
     }

@@ -19,6 +19,7 @@ use wasmill_core::checkpoint::names::{self, Names, ObjectName};
 use wasmill_core::checkpoint::sealed::Sealed;
 use wasmill_core::digest::Digest;
 use wasmill_core::id::{Attempt, CheckpointId, JobId};
+use wasmill_core::time::Timestamp;
 
 pub use self::deletion::{Deleted, Deletion};
 pub use self::error::Error;
@@ -87,6 +88,12 @@ impl Journal {
     #[must_use]
     pub fn state(&self) -> &LogState {
         &self.state
+    }
+
+    /// The time, by the clock that stamps the entries.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// The store.

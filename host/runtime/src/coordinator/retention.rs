@@ -11,12 +11,13 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use wasmill_core::checkpoint::log::{self, state};
 use wasmill_core::checkpoint::manifest::{Manifest, Part};
 use wasmill_core::checkpoint::names::{self, ObjectName};
-use wasmill_core::checkpoint::retention::{self as rules, Doomed};
+use wasmill_core::checkpoint::retention::{self as rules, Doomed, Keep};
 use wasmill_core::id::{CheckpointId, SubtaskId};
 
 use super::journal::{Error, Journal};
@@ -28,6 +29,8 @@ const DELETES_AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub struct Retention {
     keep: NonZeroU32,
+    /// Those that are younger are kept too.
+    keep_for: Option<Duration>,
     /// What the running pipeline uses: its components.
     in_use: BTreeSet<ObjectName>,
     /// What each retained checkpoint names.
@@ -35,13 +38,20 @@ pub struct Retention {
     /// Retained checkpoints whose manifest could not be read.
     unreadable: BTreeSet<CheckpointId>,
     doomed: Vec<Doomed>,
+    /// Checkpoints of this attempt that were given up, whose uploads are to be collected.
+    given_up: BTreeSet<CheckpointId>,
     /// Blocks of the log below this one are clean.
     clean_blocks: u64,
 }
 
 impl Retention {
-    /// For an attempt that has started, keeping `keep` decided checkpoints. Reads the manifests of what is retained.
-    pub async fn new(journal: &Journal, keep: NonZeroU32, in_use: BTreeSet<ObjectName>) -> Self {
+    /// For an attempt that has started, keeping `keep` decided checkpoints and those younger than `keep_for`. Reads the manifests of
+    /// what is retained.
+    pub async fn new(
+        journal: &Journal,
+        (keep, keep_for): (NonZeroU32, Option<Duration>),
+        in_use: BTreeSet<ObjectName>,
+    ) -> Self {
         let (mut retained, mut unreadable) = (BTreeMap::new(), BTreeSet::new());
         for stored in &journal.state().in_force().checkpoints {
             let checkpoint = stored.checkpoint;
@@ -53,7 +63,8 @@ impl Retention {
                 }
             }
         }
-        Self { keep, in_use, retained, unreadable, doomed: Vec::new(), clean_blocks: 0 }
+        let (doomed, given_up) = (Vec::new(), BTreeSet::new());
+        Self { keep, keep_for, in_use, retained, unreadable, doomed, given_up, clean_blocks: 0 }
     }
 
     /// The components of the running pipeline changed.
@@ -73,6 +84,11 @@ impl Retention {
         self.unreadable.retain(|id| journal.state().checkpoint(*id).is_some());
     }
 
+    /// A checkpoint of this attempt was given up: what it had uploaded is of no use.
+    pub fn given_up(&mut self, checkpoint: CheckpointId) {
+        self.given_up.insert(checkpoint);
+    }
+
     /// A manifest was prepared.
     pub fn prepared(&mut self, manifest: &Manifest) {
         self.retained.insert(manifest.checkpoint, rules::objects(manifest));
@@ -85,7 +101,9 @@ impl Retention {
     /// [`Error::Fenced`]; a log that cannot be written. Failed deletions are only logged.
     pub async fn collect(&mut self, journal: &mut Journal, oldest: Option<CheckpointId>) -> Result<(), Error> {
         self.deleted(journal);
-        let retiring = rules::to_retire(journal.state(), self.keep);
+        let now = journal.now();
+        let since = self.keep_for.map(|keep_for| now.minus(keep_for));
+        let retiring = rules::to_retire(journal.state(), Keep { newest: self.keep, since });
         if !retiring.is_empty() {
             let before = journal.upcoming_checkpoint()?;
             journal.retire(retiring.clone()).await?;
@@ -97,6 +115,7 @@ impl Retention {
         }
         if self.unreadable.is_empty() {
             self.delete_due(journal, oldest).await;
+            self.collect_given_up(journal, oldest).await;
         }
         self.clean_log(journal).await;
         Ok(())
@@ -128,6 +147,35 @@ impl Retention {
         }
         let left = delete(journal, orphans.iter().map(String::as_str)).await;
         tracing::debug!(found = orphans.len(), left, "objects of dead attempts were deleted");
+    }
+
+    /// Deletes what given up checkpoints uploaded. A subtask's uploads follow one another: once a later checkpoint is decided, none is
+    /// under way any more.
+    async fn collect_given_up(&mut self, journal: &Journal, oldest: Option<CheckpointId>) {
+        let decided = journal.newest_decided().map(|stored| stored.checkpoint);
+        let over = |id: &CheckpointId| {
+            decided.is_some_and(|decided| *id < decided) && oldest.is_none_or(|oldest| *id < oldest)
+        };
+        let over: BTreeSet<_> = self.given_up.iter().copied().filter(over).collect();
+        if over.is_empty() {
+            return;
+        }
+        journal.blob().take_back_uploads().await;
+        let listed = match journal.blob().list(&journal.names().full(names::FILES)).await {
+            Ok(listed) => listed,
+            Err(error) => return tracing::warn!(%error, "what given up checkpoints uploaded stays for now"),
+        };
+        let found = listed.iter().filter_map(|object| journal.names().relative(&object.name));
+        let orphans = found.filter(|name| {
+            let own =
+                names::file_origin(name).is_some_and(|(id, by)| over.contains(&id) && Some(by) == journal.attempt());
+            own && !self.is_needed(journal, name)
+        });
+        let left = delete(journal, orphans).await;
+        if left == 0 {
+            self.given_up.retain(|id| !over.contains(id));
+        }
+        tracing::debug!(checkpoints = over.len(), left, "what given up checkpoints uploaded was deleted");
     }
 
     fn is_needed(&self, journal: &Journal, object: &str) -> bool {

@@ -208,6 +208,7 @@ impl Coordinator {
             Reason::Aborted(why) => why.clone(),
         };
         self.options.board.checkpoint_failed();
+        self.retention.given_up(checkpoint);
         self.send_to_all(Command::GivenUp(checkpoint));
         if self.last == Some(checkpoint) {
             return Err(Fault::new(

@@ -413,7 +413,9 @@ async fn coordinator(
         operators.insert(uid.clone(), Operator { component: digest, object, contract: component.contract().clone() });
     }
     let in_use: BTreeSet<_> = operators.values().map(|operator| operator.object.clone()).collect();
-    let retention = Retention::new(&journal, pipeline.checkpoint.retain, in_use).await;
+    let checkpoint = &pipeline.checkpoint;
+    let retention =
+        Retention::new(&journal, (checkpoint.retain, checkpoint.retain_for.map(|age| age.get())), in_use).await;
     retention.collect_orphans(&journal).await;
     let sources = pipeline.graph.nodes().iter().filter(|node| node.kind == NodeKind::Source);
     let options = run::Options {

@@ -14,6 +14,9 @@ pub enum Error {
     /// The store, or a damaged object.
     #[error(transparent)]
     Blob(#[from] blob::Error),
+    /// Nobody waits for it any more.
+    #[error("the checkpoint was given up while it was uploaded")]
+    GivenUp,
     /// A folder in the state folder.
     #[error("cannot {doing} the folder {}: {cause}", dir.display())]
     Folder {
@@ -50,7 +53,7 @@ impl Error {
     pub fn kind(&self) -> FaultKind {
         match self {
             Self::Blob(error) => error.kind(),
-            Self::Folder { .. } | Self::File { .. } => FaultKind::External,
+            Self::GivenUp | Self::Folder { .. } | Self::File { .. } => FaultKind::External,
             Self::Kind { .. } => FaultKind::Refused,
         }
     }

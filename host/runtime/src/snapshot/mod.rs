@@ -7,6 +7,7 @@ mod error;
 #[cfg(test)]
 mod tests;
 
+use std::future::Future;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -57,13 +58,22 @@ pub struct Stored {
     pub bytes_referenced: u64,
 }
 
-/// Stores what `inventory` says is not stored yet, and removes the cut's folder, also after a failure.
+/// Stores what `inventory` says is not stored yet, and removes the cut's folder, also after a failure. Ends as soon as `given_up`
+/// does.
 ///
 /// # Errors
-/// A store that fails; a local file that cannot be read. What was uploaded until then is of no use and is cleaned up by a
-/// later attempt.
-pub async fn upload(cut: LocalCut, inventory: &Inventory, owner: Owner<'_>) -> Result<Stored, Error> {
-    let stored = store(&cut, inventory, owner).await;
+/// A store that fails; a local file that cannot be read; [`Error::GivenUp`]. What was uploaded until then is of no use and is
+/// collected once a later checkpoint is decided.
+pub async fn upload(
+    cut: LocalCut,
+    inventory: &Inventory,
+    owner: Owner<'_>,
+    given_up: impl Future<Output = ()>,
+) -> Result<Stored, Error> {
+    let stored = tokio::select! {
+        stored = store(&cut, inventory, owner) => stored,
+        () = given_up => Err(Error::GivenUp),
+    };
     let removed = remove(&cut.dir).await;
     let stored = stored?;
     removed?;

@@ -53,7 +53,7 @@ fn some_files() -> Files {
 
 async fn stored(files: &Files, inventory: &Inventory, blob: &Blob, checkpoint: u64) -> Result<Stored, Error> {
     let (attempt, checkpoint) = (Attempt(1), CheckpointId(checkpoint));
-    upload(cut(files), inventory, Owner { blob, names: &names(), attempt, checkpoint }).await
+    upload(cut(files), inventory, Owner { blob, names: &names(), attempt, checkpoint }, std::future::pending()).await
 }
 
 fn memory() -> Blob {
@@ -111,10 +111,31 @@ async fn the_cuts_folder_is_gone_also_after_a_failure() {
         let cut = cut(&some_files());
         let dir = cut.dir.clone();
         let (attempt, checkpoint) = (Attempt(1), CheckpointId(1));
-        let result = upload(cut, &Inventory::new(), Owner { blob: &blob, names: &names(), attempt, checkpoint }).await;
+        let result = upload(
+            cut,
+            &Inventory::new(),
+            Owner { blob: &blob, names: &names(), attempt, checkpoint },
+            std::future::pending(),
+        )
+        .await;
         assert_eq!(result.is_ok(), fault == Fault::None);
         assert!(!dir.exists());
     }
+}
+
+#[tokio::test]
+async fn an_upload_ends_when_its_checkpoint_is_given_up() {
+    let store = Faulty::new();
+    // It would be tried for two minutes.
+    store.on_puts(vec![Fault::Before; 1_000]);
+    let blob = Blob::of(store).with_retry(crate::blob::Retry::default());
+    let cut = cut(&some_files());
+    let dir = cut.dir.clone();
+    let owner = Owner { blob: &blob, names: &names(), attempt: Attempt(1), checkpoint: CheckpointId(1) };
+    let given_up = tokio::task::yield_now();
+    let error = upload(cut, &Inventory::new(), owner, given_up).await.unwrap_err();
+    assert!(matches!(error, Error::GivenUp), "{error}");
+    assert!(!dir.exists());
 }
 
 #[tokio::test]

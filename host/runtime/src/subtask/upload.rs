@@ -1,12 +1,12 @@
 //! Takes a subtask's snapshots from local cut to acknowledgement, beside the record path.
 //!
-//! Owns that one subtask's uploads follow one another and that a failed one declines its checkpoint. Does not own how files
-//! are stored.
+//! Owns that one subtask's uploads follow one another, that a failed one declines its checkpoint, and that one whose checkpoint was
+//! given up makes room for the next. Does not own how files are stored.
 
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use wasmill_core::checkpoint::inventory::Inventory;
 use wasmill_core::checkpoint::manifest::Part;
 use wasmill_core::checkpoint::names::Names;
@@ -25,6 +25,8 @@ pub struct Uploads {
     inventory: Arc<Mutex<Inventory>>,
     /// What the inventory is to be told before the next upload.
     news: Arc<parking_lot::Mutex<Vec<News>>>,
+    /// The newest checkpoint that was given up.
+    given_up: watch::Sender<Option<CheckpointId>>,
 }
 
 /// What became of a checkpoint.
@@ -49,7 +51,8 @@ impl Uploads {
     /// Uploads to `store`; `inventory` says what is there already.
     #[must_use]
     pub fn new(runtime: Handle, store: Store, inventory: Inventory) -> Self {
-        Self { runtime, store, inventory: Arc::new(Mutex::new(inventory)), news: Arc::default() }
+        let (inventory, given_up) = (Arc::new(Mutex::new(inventory)), watch::Sender::new(None));
+        Self { runtime, store, inventory, news: Arc::default(), given_up }
     }
 }
 
@@ -61,6 +64,7 @@ impl Snapshots for Uploads {
             Err(error) => return context.decline(checkpoint, &format!("no local cut: {error}")),
         };
         let (store, inventory, news) = (self.store.clone(), Arc::clone(&self.inventory), Arc::clone(&self.news));
+        let mut over = self.given_up.subscribe();
         spawn::task(&self.runtime, async move {
             let mut inventory = inventory.lock().await;
             // Told at once and in order, not by a task that might run after this one.
@@ -73,7 +77,13 @@ impl Snapshots for Uploads {
             let begin = context.clock.monotonic();
             let (write, cut) = (micros(local.write), micros(local.cut));
             let owner = Owner { blob: &store.blob, names: &store.names, attempt: store.attempt, checkpoint };
-            match snapshot::upload(local, &inventory, owner).await {
+            let given_up = async {
+                // Where a later one was, nobody waits for this one either. Without a sender the subtask is gone, and the upload may end.
+                if over.wait_for(|newest| newest.is_some_and(|newest| newest >= checkpoint)).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            match snapshot::upload(local, &inventory, owner, given_up).await {
                 Ok(stored) => {
                     inventory.stored(checkpoint, &stored.state.files);
                     let now = context.clock.monotonic();
@@ -97,5 +107,6 @@ impl Snapshots for Uploads {
 
     fn given_up(&self, checkpoint: CheckpointId) {
         self.news.lock().push(News::GivenUp(checkpoint));
+        self.given_up.send_replace(Some(checkpoint));
     }
 }

@@ -9,8 +9,13 @@ use crate::element::Purpose;
 use crate::id::Attempt;
 use crate::time::Timestamp;
 
+/// A checkpoint is prepared at its number of seconds.
 fn append(log: &mut LogState, attempt: Attempt, entry: Entry) {
-    let record = log.record(attempt, &WriterId("w".to_owned()), Timestamp::from_millis(0), entry).unwrap();
+    let at = match entry {
+        Entry::Prepared { checkpoint, .. } => Timestamp::from_millis(checkpoint.0 as i64 * 1_000),
+        _ => Timestamp::from_millis(0),
+    };
+    let record = log.record(attempt, &WriterId("w".to_owned()), at, entry).unwrap();
     log.apply(&record).unwrap();
 }
 
@@ -31,11 +36,27 @@ fn log(all: &[(u64, bool)]) -> LogState {
 }
 
 fn retired(log: &LogState, keep: u32) -> Vec<u64> {
-    to_retire(log, NonZeroU32::new(keep).unwrap()).into_iter().map(|id| id.0).collect()
+    retired_since(log, keep, None)
+}
+
+fn retired_since(log: &LogState, newest: u32, since: Option<i64>) -> Vec<u64> {
+    let keep = Keep { newest: NonZeroU32::new(newest).unwrap(), since: since.map(Timestamp::from_millis) };
+    to_retire(log, keep).into_iter().map(|id| id.0).collect()
 }
 
 fn set(names: &[&str]) -> BTreeSet<ObjectName> {
     names.iter().map(|&name| name.to_owned()).collect()
+}
+
+#[test]
+fn what_is_young_stays_beside_the_newest_and_age_never_takes_those() {
+    let all = log(&[(1, true), (2, true), (3, false), (4, true), (5, true)]);
+    assert_eq!(retired_since(&all, 1, Some(2_000)), [1, 3], "2 is just young enough, 3 was passed");
+    assert_eq!(retired_since(&all, 1, Some(2_001)), [1, 2, 3]);
+    assert_eq!(retired_since(&all, 1, Some(0)), [3]);
+    assert_eq!(retired_since(&all, 2, Some(9_000)), [1, 2, 3], "all are old, two stay");
+    let many: Vec<_> = (1..=1_005).map(|id| (id, true)).collect();
+    assert_eq!(retired_since(&log(&many), 1, Some(0)), [1, 2, 3, 4, 5], "no more than a thousand for their age");
 }
 
 #[test]

@@ -24,7 +24,7 @@ impl Job {
     async fn start(blob: &Blob) -> Self {
         let mut journal = open(blob).await;
         newest(&mut journal).await;
-        let retention = Retention::new(&journal, KEEP_TWO, BTreeSet::new()).await;
+        let retention = Retention::new(&journal, (KEEP_TWO, None), BTreeSet::new()).await;
         Self { blob: blob.clone(), journal, retention }
     }
 
@@ -89,6 +89,75 @@ async fn the_newest_are_kept_with_all_they_name_and_the_rest_goes() {
     for stored in job.journal.decided() {
         for object in job.journal.read_manifest(stored.checkpoint).await.unwrap().objects() {
             assert!(!object.starts_with("files/") || job.has(object).await, "{object}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn c5_what_given_up_checkpoints_uploaded_goes_after_the_next_decision() {
+    let mut job = Job::start(&memory()).await;
+    let (_, a) = job.complete(&[]).await;
+    let attempt = job.journal.attempt().unwrap();
+    let mut orphans = Vec::new();
+    for _ in 0..20 {
+        let id = job.journal.next_checkpoint().await.unwrap();
+        let orphan = names::file(Digest::of(b"y"), id, attempt);
+        job.put(&orphan).await;
+        job.retention.given_up(id);
+        orphans.push(orphan);
+    }
+    let later = job.journal.next_checkpoint().await.unwrap();
+    let foreign = names::file(Digest::of(b"y"), later, Attempt(attempt.0 + 1));
+    job.put(&foreign).await;
+    job.retention.collect(&mut job.journal, None).await.unwrap();
+    assert!(job.has(&orphans[0]).await, "its upload may still be under way");
+    let (_, b) = job.complete(&[&a]).await;
+    for orphan in &orphans {
+        assert!(!job.has(orphan).await, "{orphan}");
+    }
+    assert!(job.has(&a).await && job.has(&b).await && job.has(&foreign).await);
+}
+
+#[tokio::test]
+async fn c10_half_written_manifests_break_no_restore_and_are_cleaned_up() {
+    let store = Faulty::new();
+    let (mut newest_decided, mut used) = (None, BTreeSet::new());
+    for restart in 0..50u32 {
+        let blob = Blob::of(store.clone());
+        let mut job = Job::start(&blob).await;
+        job.retention.collect_orphans(&job.journal).await;
+        assert_eq!(job.journal.newest_decided().map(|stored| stored.checkpoint), newest_decided, "restart {restart}");
+        for stored in job.journal.decided() {
+            job.journal.read_manifest(stored.checkpoint).await.unwrap();
+        }
+        // What the attempt before left behind is gone, whatever was in it.
+        let listed = blob.list(&job.journal.names().full(names::MANIFESTS)).await.unwrap();
+        for object in listed {
+            let id = names::manifest_checkpoint(job.journal.names().relative(&object.name).unwrap());
+            assert!(id.is_some_and(|id| job.journal.state().checkpoint(id).is_some()), "{}", object.name);
+        }
+        let (done, _) = job.complete(&[]).await;
+        assert!(used.insert(done), "{done} was used before");
+        newest_decided = Some(done);
+        // The process dies in the middle of the next one: within its manifest, behind it, and behind each of its entries.
+        let id = job.journal.next_checkpoint().await.unwrap();
+        assert!(used.insert(id), "{id} was used before");
+        let manifest = manifest(id, job.journal.attempt().unwrap());
+        let object = job.journal.names().full(&names::manifest(id));
+        let journal = &mut job.journal;
+        match restart % 5 {
+            0 => blob.put(&object, Bytes::new()).await.unwrap(),
+            1 => {
+                let whole = manifest.encode().unwrap().bytes;
+                blob.put(&object, Bytes::copy_from_slice(&whole[..whole.len() / 2])).await.unwrap();
+            }
+            2 => blob.put(&object, Bytes::from(manifest.encode().unwrap().bytes)).await.unwrap(),
+            3 => journal.prepare(&manifest).await.unwrap(),
+            _ => {
+                journal.prepare(&manifest).await.unwrap();
+                journal.decide(id).await.unwrap();
+                newest_decided = Some(id);
+            }
         }
     }
 }
