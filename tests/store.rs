@@ -56,6 +56,7 @@ fn undisturbed(records: u32) -> Vec<String> {
 }
 
 /// Runs the test against each server that there is.
+#[expect(clippy::print_stdout, reason = "a failure is told with its server")]
 fn on_each(test: impl Fn(Server)) {
     for server in SERVERS.into_iter().filter_map(Server::start) {
         println!("on {}", server.name());

@@ -93,8 +93,11 @@ fn leaving((backend, parallelism): (&str, u32), rate: &str) -> Pipeline {
 #[derive(Default)]
 struct Kept {
     /// By state and map key, the value and when it expires; of a list each element.
-    entries: BTreeMap<(&'static str, Option<String>), Vec<(u64, i64)>>,
+    entries: BTreeMap<Entry, Vec<(u64, i64)>>,
 }
+
+/// A state and, of a map, a map key.
+type Entry = (&'static str, Option<String>);
 
 impl Kept {
     /// Takes out what has expired by `now`, as it is to be found in the output.
@@ -126,10 +129,11 @@ fn left(key: &Value, state: &Value, map_key: &Value, value: &Value, time: &Value
 fn must_leave(lines: &[Value]) -> Vec<String> {
     let (mut keys, mut gone, mut now) = (BTreeMap::<String, Kept>::new(), Vec::new(), i64::MIN);
     for line in lines {
-        let (key, seq) = (line["key"].as_str().unwrap(), line["seq"].as_u64().unwrap());
+        let number = |field: &str| line[field].as_i64().unwrap_or_default();
+        let (key, seq) = (line["key"].as_str().unwrap_or_default(), number("seq").unsigned_abs());
         let kept = keys.entry(key.to_owned()).or_default();
         kept.expire(key, now, &mut gone);
-        let time = line["t"].as_i64().unwrap().max(now) + LIVES;
+        let time = number("t").max(now) + LIVES;
         kept.set("count", None, |count| count + 1, time);
         kept.set("last", None, |_| seq, time);
         kept.set("pages", line["page"].as_str(), |count| count + 1, time);
@@ -137,7 +141,7 @@ fn must_leave(lines: &[Value]) -> Vec<String> {
         if line["clear"] == true {
             kept.entries.clear();
         }
-        now = now.max(line["wm"].as_i64().unwrap());
+        now = now.max(number("wm"));
     }
     keys.iter_mut().for_each(|(key, kept)| kept.expire(key, i64::MAX, &mut gone));
     gone.sort();

@@ -235,28 +235,19 @@ impl KeyedState {
         Ok(())
     }
 
-    /// Fills a page from what is in memory where that is all there is in the range, else from RocksDB too.
-    pub(super) fn scan<'a>(
-        &mut self,
-        index: RunIndex,
-        range: Range<'_>,
-        found: (&mut Page, usize),
-        newer: impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)>,
-        all_in_memory: bool,
-    ) -> Result<(), Error> {
+    /// How a scan reads the entries of a run now.
+    pub(super) fn scan_sight(&self, index: RunIndex) -> Sight {
         let state = usize::from(self.runs.get(index).state);
-        let sight = match self.sight(state) {
+        match self.sight(state) {
             Sight::Judged(_) if self.rows.states[state].kind == StateKind::List => Sight::Stamped,
             sight => sight,
-        };
-        self.scan_with(sight, index, range, found, newer, all_in_memory)
+        }
     }
 
-    /// The same of what `sight` sees.
-    pub(super) fn scan_with<'a>(
+    /// Fills a page with what `sight` sees, from what is in memory where that is all there is in the range, else from RocksDB too.
+    pub(super) fn scan<'a>(
         &mut self,
-        sight: Sight,
-        index: RunIndex,
+        (index, sight): (RunIndex, Sight),
         range: Range<'_>,
         (page, limit): (&mut Page, usize),
         newer: impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)>,

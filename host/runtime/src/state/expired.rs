@@ -103,7 +103,7 @@ impl KeyedState {
             let lower = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             let (range, mut page) = (Range { lower, ..Range::ALL }, Page::default());
             let found = (&mut page, PAGE_ENTRIES);
-            self.scan_with(Sight::Unreadable(judge), index, range, found, std::iter::empty(), false)?;
+            self.scan((index, Sight::Unreadable(judge)), range, found, std::iter::empty(), false)?;
             for (name, stored) in page.names.iter().zip(page.values.iter()) {
                 self.entry_leaves(index, name, stored);
             }

@@ -127,7 +127,8 @@ impl KeyedState {
         self.runs.with(index, Run::put_in_order);
         let all_in_memory = self.runs.get(index).range(range.bounds()).count() as u64 == count;
         let mut page = Page::default();
-        self.scan(index, range, (&mut page, limit), std::iter::empty(), all_in_memory)?;
+        let sight = self.scan_sight(index);
+        self.scan((index, sight), range, (&mut page, limit), std::iter::empty(), all_in_memory)?;
         Ok(page.values)
     }
 

@@ -161,7 +161,8 @@ impl KeyedState {
         }
         let released = self.writer.released();
         self.runs.with(index, |run| run.prune(released));
-        self.scan(index, range, (&mut page, limit), newer, false)?;
+        let sight = self.scan_sight(index);
+        self.scan((index, sight), range, (&mut page, limit), newer, false)?;
         Ok(page)
     }
 

@@ -2,14 +2,17 @@
 
 use super::*;
 
+/// State, map key, value and time of what left.
+type Left = (usize, Option<Vec<u8>>, Vec<u8>, i64);
+
 /// With a TTL of ten seconds whose expired entries are emitted.
 fn emitting(domain: TimeDomain, visibility: Visibility) -> Ttl {
     Ttl { visibility, expired_output: Some(0), ..ttl(domain, Refresh::Write) }
 }
 
 impl Rig {
-    /// What has left since it was asked last: state, map key, value and time.
-    fn left(&mut self) -> Vec<(usize, Option<Vec<u8>>, Vec<u8>, i64)> {
+    /// What has left since it was asked last.
+    fn left(&mut self) -> Vec<Left> {
         std::iter::from_fn(|| self.state.take_expired())
             .map(|Expired { state, key, map_key, value, time }| {
                 assert_eq!(key, b"key");
@@ -40,7 +43,7 @@ impl Rig {
 }
 
 /// What [`Rig::write_all`] wrote, as it leaves.
-fn written(value: &[u8], time: i64) -> Vec<(usize, Option<Vec<u8>>, Vec<u8>, i64)> {
+fn written(value: &[u8], time: i64) -> Vec<Left> {
     let of = |state, map_key| (state, map_key, value.to_vec(), time);
     vec![of(0, None), of(MAP, Some(b"name".to_vec())), of(LIST, None), of(LIST, None)]
 }
