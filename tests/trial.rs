@@ -260,7 +260,8 @@ fn what_neither_a_file_nor_the_command_line_grants_is_refused() {
     let folder = folder("");
     let bytes = wat::parse_str(component).expect("the text is right");
     std::fs::write(folder.path().join("clock.wasm"), bytes).expect("the folder can be written");
-    let refused = "clock.test.jsonl: clock.wasm: it imports `wasi:clocks/wall-clock@0.2.3`, which is not granted";
+    let refused =
+        "clock.test.jsonl: component clock.wasm: it imports `wasi:clocks/wall-clock@0.2.3`, which is not granted";
     let case = "{\"case\": \"a\"}\n";
     let runs: [(&str, &[&str], bool); 6] = [
         ("", &[], true),
