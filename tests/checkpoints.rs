@@ -3,42 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use wasmill_tests::{Finished, Harness, Job, Pipeline};
-
-/// Counts generated records per key.
-fn counts(source: &str) -> Pipeline {
-    let component = Harness::get().guest("wasmill_example_count");
-    Pipeline::new(format!(
-        r#"
-[job]
-name = "counts"
-
-[checkpoint]
-interval = "100ms"
-
-[source.numbers]
-connector = "generator"
-keys = 50
-{source}
-
-[operator.count]
-component = "{}"
-input = {{ from = "numbers", exchange = "key" }}
-parallelism = 2
-
-[sink.out]
-connector = "file"
-input = "count"
-path = "out"
-format = "jsonl"
-"#,
-        component.display()
-    ))
-}
+use wasmill_tests::counts::counts;
+use wasmill_tests::{Finished, Job};
 
 /// A job that has ended with three checkpoints.
 fn ended() -> Job {
-    let job = Job::new(&counts("records = 12000\nrate = 20000"));
+    let job = Job::new(&counts("records = 12000\nrate = 20000", ""));
     job.run(&[]).expect_code(0);
     assert_eq!(ids(&job).len(), 3);
     job
@@ -149,7 +119,7 @@ fn deleting_takes_what_no_other_checkpoint_names_and_spares_what_a_restart_resto
 
 #[test]
 fn reading_and_deleting_beside_a_running_job_does_it_no_harm() {
-    let job = Job::new(&counts("records = 60000\nrate = 20000"));
+    let job = Job::new(&counts("records = 60000\nrate = 20000", ""));
     let mut running = job.start(&[]);
     assert!(running.wait_for_log("checkpoint decided", 4), "{}", running.stderr());
     let mut deleted = 0;
@@ -163,7 +133,7 @@ fn reading_and_deleting_beside_a_running_job_does_it_no_harm() {
     assert!(deleted > 0);
     let ended = running.wait().expect_code(0);
     assert!(ended.stderr.contains("restarts=0"), "{}", ended.stderr);
-    let whole = Job::new(&counts("records = 60000"));
+    let whole = Job::new(&counts("records = 60000", ""));
     whole.run(&[]).expect_code(0);
     let sorted = |job: &Job| job.output("out").sorted_by("key", "count");
     assert!(sorted(&job) == sorted(&whole));
@@ -192,14 +162,14 @@ fn a_damaged_file_of_the_newest_checkpoint_stops_the_job_with_its_name_and_the_w
 #[test]
 fn checkpoints_that_are_young_are_kept_beside_the_newest() {
     let job = Job::new(
-        &counts("records = 20000\nrate = 20000")
+        &counts("records = 20000\nrate = 20000", "")
             .with("interval = \"100ms\"", "interval = \"100ms\"\nretain = 1\nretain-for = \"1h\""),
     );
     job.run(&[]).expect_code(0);
     let kept = ids(&job).len();
     assert!(kept > 3, "{kept}");
     job.change(
-        &counts("records = 21000")
+        &counts("records = 21000", "")
             .with("interval = \"100ms\"", "interval = \"100ms\"\nretain = 1\nretain-for = \"1ms\""),
     );
     job.run(&[]).expect_code(0);
@@ -209,7 +179,7 @@ fn checkpoints_that_are_young_are_kept_beside_the_newest() {
 
 #[test]
 fn c10_half_written_and_unknown_manifests_are_passed_over_and_cleaned_up() {
-    let job = Job::new(&counts("records = 30000\nrate = 20000"));
+    let job = Job::new(&counts("records = 30000\nrate = 20000", ""));
     let manifests = store(&job).join("checkpoints");
     let mut seen = std::collections::BTreeSet::new();
     for planted in [&b""[..], b"{\"format\":1,\"wasm", b"no manifest at all"] {

@@ -1,38 +1,7 @@
 //! What an operator on call meets: stops, restarts, refusals, traps, bad input. Each test is a process or several.
 
-use wasmill_tests::{Harness, Job, Pipeline, probe};
-
-/// Counts generated records per key; `extra` goes into the tables that are named.
-fn counts(source: &str, operator: &str) -> Pipeline {
-    let component = Harness::get().guest("wasmill_example_count");
-    Pipeline::new(format!(
-        r#"
-[job]
-name = "counts"
-
-[checkpoint]
-interval = "100ms"
-
-[source.numbers]
-connector = "generator"
-keys = 50
-{source}
-
-[operator.count]
-component = "{}"
-input = {{ from = "numbers", exchange = "key" }}
-parallelism = 2
-{operator}
-
-[sink.out]
-connector = "file"
-input = "count"
-path = "out"
-format = "jsonl"
-"#,
-        component.display()
-    ))
-}
+use wasmill_tests::counts::counts;
+use wasmill_tests::{Job, probe};
 
 fn count_of(job: &Job) -> usize {
     job.output("out").lines.len()

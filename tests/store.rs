@@ -4,44 +4,18 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
+use wasmill_tests::counts::counts;
 use wasmill_tests::proxy::{Fault, Proxy, Request};
-use wasmill_tests::{Harness, Job, Pipeline, SERVERS, Server, probe};
+use wasmill_tests::{Job, Pipeline, SERVERS, Server, probe};
 
 /// Counts generated records per key, with checkpoints in `store`.
-fn counts(store: &str, source: &str) -> Pipeline {
-    let component = Harness::get().guest("wasmill_example_count");
-    Pipeline::new(format!(
-        r#"
-[job]
-name = "counts"
-
-[checkpoint]
-store = "{store}"
-interval = "100ms"
-
-[source.numbers]
-connector = "generator"
-keys = 50
-{source}
-
-[operator.count]
-component = "{}"
-input = {{ from = "numbers", exchange = "key" }}
-parallelism = 2
-
-[sink.out]
-connector = "file"
-input = "count"
-path = "out"
-format = "jsonl"
-"#,
-        component.display()
-    ))
+fn counts_into(store: &str, source: &str) -> Pipeline {
+    counts(source, "").with("[checkpoint]", &format!("[checkpoint]\nstore = \"{store}\""))
 }
 
 /// A job with its checkpoints on the server, by way of the proxy.
 fn job(server: &Server, proxy: &Proxy, source: &str) -> Job {
-    Job::new(&counts(&server.location(), source)).within(server.environment(proxy.address()))
+    Job::new(&counts_into(&server.location(), source)).within(server.environment(proxy.address()))
 }
 
 fn lines(job: &Job) -> Vec<String> {
@@ -50,7 +24,7 @@ fn lines(job: &Job) -> Vec<String> {
 
 /// What comes of `records` records without a fault.
 fn undisturbed(records: u32) -> Vec<String> {
-    let whole = Job::new(&counts("checkpoints", &format!("records = {records}")));
+    let whole = Job::new(&counts_into("checkpoints", &format!("records = {records}")));
     whole.run(&[]).expect_code(0);
     lines(&whole)
 }
@@ -72,7 +46,7 @@ fn is_write(request: &Request) -> bool {
 fn a_killed_job_goes_on_exactly_from_a_checkpoint_in_s3() {
     let expected = undisturbed(60_000);
     on_each(|server| {
-        let direct = Job::new(&counts(&server.location(), "records = 60000\nrate = 20000"));
+        let direct = Job::new(&counts_into(&server.location(), "records = 60000\nrate = 20000"));
         let direct = direct.within(server.environment(server.address()));
         for _ in 0..2 {
             let before = direct.output("out").lines.len();
@@ -205,7 +179,7 @@ fn uploads_that_a_killed_process_left_open_are_taken_back_by_the_next() {
 fn c11_a_store_that_throttles_and_then_is_slow_stops_neither_records_nor_job() {
     let Some(server) = Server::start("versitygw") else { return };
     let proxy = Proxy::to(server.address());
-    let pipeline = counts(&server.location(), "rate = 1000")
+    let pipeline = counts_into(&server.location(), "rate = 1000")
         .with("interval = \"100ms\"", "interval = \"500ms\"\ntimeout = \"1m\"");
     let pipeline = pipeline.with("[sink.out]", "[sink.live]\nconnector = \"stdout\"\ninput = \"count\"\n\n[sink.out]");
     let job = Job::new(&pipeline).within(server.environment(proxy.address()));

@@ -3,6 +3,7 @@
 //! Owns building what is tested, starting and stopping processes within a deadline, and reading a sink's files. Does not own
 //! any expectation: those stand in the tests. Everything here panics with the reason where a test cannot go on.
 
+pub mod counts;
 mod job;
 pub mod lines;
 mod output;

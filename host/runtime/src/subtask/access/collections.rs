@@ -3,15 +3,13 @@
 //! Owns which of the two answers a read, and that a list's page runs on from the one into the other. Does not own the writes
 //! ([`super::overlay`]) nor the state.
 
-use std::collections::BTreeSet;
-
 use wasmill_core::key_group::KeyHash;
 use wasmill_core::record::{Column, OptionalColumn};
 
 use super::overlay::{NO_SLOT, Place};
 use super::{CallState, failed};
 use crate::guest::{StateError, check_answer};
-use crate::state::{BLOCK, Error, KeyedState, NO_KEY, PAGE_BYTES, PAGE_ENTRIES, Page, Range, Value};
+use crate::state::{BLOCK, KeyedState, NO_KEY, PAGE_BYTES, PAGE_ENTRIES, Page, Range, Value};
 
 impl CallState {
     pub(super) fn entry(&mut self, state: u16, slot: u32, name: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
@@ -138,25 +136,6 @@ impl CallState {
         let replaced = self.overlay.view().lists.get(&(state, NO_SLOT)).is_some_and(|own| own.cleared);
         let keyed = self.keyed.as_ref().filter(|_| !replaced)?;
         keyed.union_page(usize::from(state), start, limit)
-    }
-
-    /// Reads at once what is needed to write to maps and lists.
-    pub(super) fn load_written(&mut self) -> Result<(), Error> {
-        let Some(keyed) = &mut self.keyed else { return Ok(()) };
-        let (keys, none) = ((&self.keys, &self.hashes[..]), keyed.no_key_hash());
-        let of_slot = |slot: u32| key_of(slot, keys, none);
-        let view = self.overlay.view();
-        for state in view.maps.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
-            let written = view.maps.iter().filter(|((of, _), own)| *of == state && !own.cleared);
-            let names = written.flat_map(|((_, slot), own)| own.entries.keys().map(|name| (*slot, &**name)));
-            let wanted = names.map(|(slot, name)| (of_slot(slot).0, of_slot(slot).1, name));
-            keyed.map_load(usize::from(state), wanted)?;
-        }
-        for state in view.lists.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
-            let written = view.lists.keys().filter(|(of, _)| *of == state);
-            keyed.list_load(usize::from(state), written.map(|(_, slot)| of_slot(*slot)))?;
-        }
-        Ok(())
     }
 }
 

@@ -3,6 +3,8 @@
 //! Owns what a call would leave behind: bytes under one key, entries of the subtask. Does not own what becomes of a call that is over.
 //! Nothing is counted where nothing is limited.
 
+use std::collections::BTreeSet;
+
 use wasmill_core::checkpoint::counts::Tally;
 use wasmill_core::timer::TIMERS;
 
@@ -81,6 +83,25 @@ impl CallState {
         let (state, slot) = place;
         let key = if slot == NO_SLOT { Vec::new() } else { self.keys.get(slot as usize).to_vec() };
         Over { setting, unit, would_be, most, state, key }
+    }
+
+    /// Reads at once what the writes to maps and lists would replace.
+    fn load_written(&mut self) -> Result<(), Error> {
+        let Some(keyed) = &mut self.keyed else { return Ok(()) };
+        let (keys, none) = ((&self.keys, &self.hashes[..]), keyed.no_key_hash());
+        let of_slot = |slot: u32| collections::key_of(slot, keys, none);
+        let view = self.overlay.view();
+        for state in view.maps.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
+            let written = view.maps.iter().filter(|((of, _), own)| *of == state && !own.cleared);
+            let names = written.flat_map(|((_, slot), own)| own.entries.keys().map(|name| (*slot, &**name)));
+            let wanted = names.map(|(slot, name)| (of_slot(slot).0, of_slot(slot).1, name));
+            keyed.map_load(usize::from(state), wanted)?;
+        }
+        for state in view.lists.keys().map(|(state, _)| *state).collect::<BTreeSet<_>>() {
+            let written = view.lists.keys().filter(|(of, _)| *of == state);
+            keyed.list_load(usize::from(state), written.map(|(_, slot)| of_slot(*slot)))?;
+        }
+        Ok(())
     }
 
     fn changes(&mut self, effects: &Effects) -> Result<Vec<Change>, Error> {
